@@ -1,0 +1,1 @@
+"""The engine: decompose, evolve, compose. Standard library and jinja2 only."""

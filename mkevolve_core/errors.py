@@ -1,0 +1,47 @@
+"""What can go wrong on our side or at an edge, as one tree.
+
+MKEvolveError
+├── ProblemError      the user's problem file cannot be used (exit 2)
+├── ConfigError       an option, preset or folder is wrong (exit 2)
+├── CommandError      a request of the engineer cannot be carried out
+├── DecompositionError  an agent found no decomposition that passes the checks
+├── AgentDeclined     an agent has nothing to propose, and says why
+├── JournalError      a journal cannot be read or written (exit 3)
+└── SandboxError      our own process failed: retried, never a verdict, never in a prompt (exit 3)
+
+A candidate's failure is none of these: it is a `Verdict`.
+"""
+
+from __future__ import annotations
+
+
+class MKEvolveError(Exception):
+    """One clear sentence: what, where, what to do."""
+
+
+class ProblemError(MKEvolveError):
+    pass
+
+
+class ConfigError(MKEvolveError):
+    pass
+
+
+class CommandError(MKEvolveError):
+    pass
+
+
+class DecompositionError(MKEvolveError):
+    pass
+
+
+class AgentDeclined(MKEvolveError):
+    pass
+
+
+class JournalError(MKEvolveError):
+    pass
+
+
+class SandboxError(MKEvolveError):
+    pass
