@@ -105,6 +105,10 @@ class Decomposition:
 # ---------------------------------------------------------------- candidates, verdicts
 
 
+BY_HAND = "by hand"  # the author of the engineer's own source
+PYTORCH = "PyTorch"  # the author of a swapped-in reference
+
+
 @dataclass(frozen=True, slots=True)
 class Candidate:
     candidate_id: str  # "4a#17"

@@ -93,6 +93,7 @@ class TopologyChanged:
     by: By
     edges: tuple[tuple[str, str], ...] = ()
     reason: str = ""
+    command_id: str | None = None  # the engineer's command that asked for it
 
 
 @dataclass(frozen=True, slots=True)

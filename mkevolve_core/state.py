@@ -9,7 +9,10 @@ from functools import singledispatch
 from mkevolve_core import events as ev
 from mkevolve_core.config import RunConfig
 from mkevolve_core.domain import (
+    BY_HAND,
+    PYTORCH,
     Baseline,
+    By,
     Candidate,
     Command,
     Decomposition,
@@ -65,7 +68,8 @@ class Best:
     decomposition_id: str
     chosen: dict[str, str]
     speedup: float | None
-    estimate: float | None
+    estimate: float | None  # ratio, where nothing is measured
+    codebase_sha: str | None = None
 
     @property
     def reward(self) -> float:
@@ -110,6 +114,7 @@ class RunState:
     swap_done: bool = False
     decompositions: dict[str, Decomposition] = field(default_factory=dict)
     current: str | None = None  # decomposition id
+    topologies: int = 0  # how many have been the current one
     subproblems: dict[str, SubproblemState] = field(default_factory=dict)
     candidates: dict[str, CandidateState] = field(default_factory=dict)
     budget: dict[str, int] = field(default_factory=dict)  # of this iteration
@@ -119,6 +124,7 @@ class RunState:
     shares: tuple[Share, ...] = ()  # from the last end-to-end evaluation
     evaluations: tuple[ev.EndToEndEvaluated, ...] = ()
     best: Best | None = None
+    best_swapped: Best | None = None  # the same after Swap, reported apart
     commands: dict[str, CommandState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
     finished: str | None = None  # the reason
@@ -213,7 +219,14 @@ def _(event: ev.TopologyChanged, state: RunState) -> RunState:
     for name, item in known.items():
         if name not in chosen.ids:
             known[name] = replace(item, alive=False)
-    return replace(state, current=event.decomposition_id, subproblems=known)
+    done = state.iteration if event.by == By.ENGINE else state.topology_done
+    return replace(
+        state,
+        current=event.decomposition_id,
+        topologies=state.topologies + 1,
+        subproblems=known,
+        topology_done=done,
+    )
 
 
 @_apply.register
@@ -223,12 +236,13 @@ def _(event: ev.TopologyKept, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.BudgetAllocated, state: RunState) -> RunState:
+    """A second one in the same iteration moves calls that are left; what is used stays used."""
+    again = event.iteration == state.budget_for
+    used = {name: state.used.get(name, 0) if again else 0 for name in event.calls}
+    for name in event.calls:
+        state = _change(state, name, boost=0)
     return replace(
-        state,
-        budget=event.calls,
-        used=dict.fromkeys(event.calls, 0),
-        budget_for=event.iteration,
-        topology_done=event.iteration,
+        state, budget=event.calls, used=used, budget_for=event.iteration, topology_done=event.iteration
     )
 
 
@@ -263,7 +277,7 @@ def _(event: ev.CandidateProposed, state: RunState) -> RunState:
     state = replace(state, candidates={**state.candidates, one.candidate_id: CandidateState(one)})
     part = state.subproblems[one.subproblem_id]
     state = _change(state, one.subproblem_id, candidates=(*part.candidates, one.candidate_id))
-    if one.author in ("by hand", "PyTorch"):  # no kernel-writing call, no step of the beam
+    if one.author in (BY_HAND, PYTORCH):  # no kernel-writing call, no step of the beam
         return state
     state = _change(state, one.subproblem_id, step=(*part.step, one.candidate_id), calls=part.calls + 1)
     used = state.used.get(one.subproblem_id, 0) + 1
@@ -311,13 +325,21 @@ def _(event: ev.SubkernelAccepted, state: RunState) -> RunState:
 def _(event: ev.EndToEndEvaluated, state: RunState) -> RunState:
     shares = event.verdict.shares if event.verdict and event.verdict.shares else state.shares
     evaluated = event.iteration if event.after == "iteration" else state.evaluated
-    return replace(
-        state,
-        evaluations=(*state.evaluations, event),
-        evaluated=evaluated,
-        shares=shares,
-        swap_done=state.swap_done or event.after == "swap",
-    )
+    state = replace(state, evaluations=(*state.evaluations, event), evaluated=evaluated, shares=shares)
+    found = _best_of(event)
+    if event.after == "swap":  # reported apart from the run without swap
+        return replace(state, swap_done=True, best_swapped=found)
+    if found and (state.best is None or found.reward >= state.best.reward):
+        return replace(state, best=found)
+    return state
+
+
+def _best_of(event: ev.EndToEndEvaluated) -> Best | None:
+    if event.verdict is None or not event.verdict.is_correct:
+        return None
+    estimate = event.verdict.estimate.ratio if event.verdict.estimate else None
+    speedup = event.verdict.speedup
+    return Best(event.iteration, event.decomposition_id, event.chosen, speedup, estimate, event.codebase_sha)
 
 
 @_apply.register

@@ -1,0 +1,201 @@
+"""Algorithm 2: when and how the decomposition is revised. Without passing the checks nothing changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from mkevolve_core import events as ev
+from mkevolve_core.checks import check, with_report
+from mkevolve_core.domain import By, Cause, Decomposition, Problem, Revision, Subproblem
+from mkevolve_core.errors import AgentDeclined, DecompositionError
+from mkevolve_core.ids import TOTAL, fresh_ids
+from mkevolve_core.protocols import Agents, Sandbox
+from mkevolve_core.run import Run
+from mkevolve_core.state import RunState
+
+REVISION_SECONDS = 600.0  # the promise while an agent and the checks are at work
+
+TOTAL_TOP_LEVEL = '''\
+"""The whole problem as one subproblem."""
+
+import torch.nn as nn
+
+from subkernel_problems.{name} import Model as Whole
+
+
+class ModelNew(nn.Module):
+    def __init__(self, *args, **kwargs):
+        super().__init__()
+        self.whole = Whole(*args, **kwargs)
+
+    def forward(self, *args, **kwargs):
+        return self.whole(*args, **kwargs)
+'''
+
+
+class Topology:
+    def __init__(self, run: Run, agents: Agents, sandbox: Sandbox) -> None:
+        self._run = run
+        self._agents = agents
+        self._sandbox = sandbox
+
+    def decompose(self) -> None:
+        """Once, at the start: the initial subproblems and top-level module."""
+        problem = self._problem()
+        self._run.record(ev.Progressed("decomposing the problem"), within=REVISION_SECONDS)
+        first = self._agents.decomposer.decompose(problem)
+        first = replace(first, decomposition_id="d1", cause=Cause.INITIAL)
+        self._run.record(ev.DecompositionProposed(first, self._agents.decomposer.name))
+        reason = first.fallback or f"{len(first.subproblems)} subproblems"
+        self._run.record(ev.TopologyChanged("d1", Cause.INITIAL, By.ENGINE, reason=reason))
+
+    def revise(self, iteration: int) -> None:
+        """EvolveSubproblemTopology for one iteration (paper, Algorithm 2)."""
+        state = self._run.state
+        config = state.config
+        if iteration >= 2 and checks_disagree(state):
+            self._total_fuse()
+        elif iteration % config.period == 0 and iteration >= 2:
+            failing = failing_parts(state)
+            if failing:
+                self._change(Cause.SPLIT, lambda now: self._split_all(now, failing))
+            elif config.fuse:
+                self._change(Cause.FUSE, lambda now: self._fuse(now, (), ""))
+        if self._run.state.topology_done < iteration:
+            self._run.record(ev.TopologyKept(iteration, "nothing to revise"))
+
+    def split(self, target: str, hint: str, command_id: str) -> str | None:
+        """The engineer's split. Returns the reason if it was not possible."""
+        return self._change(Cause.SPLIT, lambda now: self._split(now, target, hint), command_id)
+
+    def fuse(self, targets: tuple[str, ...], hint: str, command_id: str) -> str | None:
+        return self._change(Cause.FUSE, lambda now: self._fuse(now, targets, hint), command_id)
+
+    def _change(
+        self, cause: Cause, propose: Callable[[Decomposition], Decomposition], command_id: str | None = None
+    ) -> str | None:
+        before = self._current()
+        self._run.record(ev.Progressed(f"{cause}: revising the decomposition"), within=REVISION_SECONDS)
+        try:
+            after = propose(before)
+        except (AgentDeclined, DecompositionError) as refusal:
+            self._run.record(ev.DecompositionRejected(cause, str(refusal)))
+            return str(refusal)
+        self._adopt(before, after, command_id)
+        return None
+
+    def _adopt(self, before: Decomposition, after: Decomposition, command_id: str | None) -> None:
+        author = self._agents.decomposer.name
+        by = By.ENGINEER if command_id else By.ENGINE
+        self._run.record(ev.DecompositionProposed(after, author))
+        edges = changed_edges(before, after)
+        change = ev.TopologyChanged(after.decomposition_id, after.cause, by, edges, command_id=command_id)
+        self._run.record(change)
+
+    def _split_all(self, now: Decomposition, targets: tuple[str, ...]) -> Decomposition:
+        """Each target on its own, so that one that cannot be split does not keep the others whole."""
+        refusals = []
+        start = now
+        for target in targets:
+            try:
+                now = self._split(now, target, "")
+            except (AgentDeclined, DecompositionError) as refusal:
+                refusals.append(f"{target}: {refusal}")
+        if now is start:
+            raise AgentDeclined("; ".join(refusals))
+        return now
+
+    def _split(self, now: Decomposition, target: str, hint: str) -> Decomposition:
+        revision = self._agents.splitter.split(self._problem(), now, (target,), hint)
+        return self._checked(now, revision, Cause.SPLIT)
+
+    def _fuse(self, now: Decomposition, targets: tuple[str, ...], hint: str) -> Decomposition:
+        """The given neighbours; with none given the agent chooses, and pinned ones are passed over."""
+        free = {part.subproblem.subproblem_id for part in self._run.state.live if not part.pinned}
+        if targets:
+            choices = [targets]
+        elif free == set(now.ids):
+            choices = [()]
+        else:
+            choices = [pair for pair in now.flow if set(pair) <= free]
+        refusal = "fewer than two neighbouring subproblems are free to fuse"
+        for choice in choices:
+            try:
+                revision = self._agents.fuser.fuse(self._problem(), now, choice, hint)
+                return self._checked(now, revision, Cause.FUSE)
+            except (AgentDeclined, DecompositionError) as said:
+                refusal = str(said)
+        raise AgentDeclined(refusal)
+
+    def _checked(self, now: Decomposition, revision: Revision, cause: Cause) -> Decomposition:
+        """The revision as a decomposition with ids never used before. Raises DecompositionError."""
+        parts = self._with_fresh_ids(now, revision.subproblems)
+        number = self._run.state.topologies + 1
+        proposal = Decomposition(f"d{number}", cause, parts, revision.top_level, revision.weight_map)
+        report = check(self._sandbox, self._problem(), proposal)
+        if report.findings:
+            raise DecompositionError("; ".join(report.findings[:3]))
+        return with_report(proposal, report)
+
+    def _with_fresh_ids(self, now: Decomposition, parts: tuple[Subproblem, ...]) -> tuple[Subproblem, ...]:
+        used = {*self._run.state.subproblems, *now.ids}
+        renamed = []
+        for part in parts:
+            if part.subproblem_id not in now.ids:
+                (name,) = fresh_ids(part.parents or (part.subproblem_id,), used, 1)
+                part = replace(part, subproblem_id=name)
+                used.add(name)
+            renamed.append(part)
+        return tuple(renamed)
+
+    def _total_fuse(self) -> None:
+        before = self._current()
+        if before.ids == (TOTAL,):
+            return
+        problem = self._problem()
+        whole = Subproblem(TOTAL, problem.name, "The whole problem", problem.source, parents=before.ids)
+        number = self._run.state.topologies + 1
+        top_level = TOTAL_TOP_LEVEL.format(name=problem.name)
+        after = Decomposition(f"d{number}", Cause.TOTAL_FUSE, (whole,), top_level)
+        report = check(self._sandbox, problem, after)
+        self._adopt(before, with_report(after, report), None)
+
+    def _current(self) -> Decomposition:
+        current = self._run.state.decomposition
+        assert current is not None
+        return current
+
+    def _problem(self) -> Problem:
+        problem = self._run.state.problem
+        assert problem is not None
+        return problem
+
+
+def failing_parts(state: RunState) -> tuple[str, ...]:
+    """Live subproblems without a subkernel, pinned ones left out."""
+    ids = [part.subproblem.subproblem_id for part in state.live if not part.pinned]
+    return tuple(one for one in ids if not _has_subkernel(state, one))
+
+
+def checks_disagree(state: RunState) -> bool:
+    """In the current decomposition's last evaluation every part was right and the whole wrong."""
+    last = next((e for e in reversed(state.evaluations) if e.after == "iteration"), None)
+    if last is None or last.decomposition_id != state.current or last.verdict is None:
+        return False
+    parts_right = all(
+        state.candidates[one].counts and not state.subproblems[name].swapped
+        for name, one in last.chosen.items()
+    )
+    return parts_right and not last.verdict.is_correct
+
+
+def changed_edges(before: Decomposition, after: Decomposition) -> tuple[tuple[str, str], ...]:
+    """(old id, new id) for every subproblem that is new and whose parents were there before."""
+    new = [part for part in after.subproblems if part.subproblem_id not in before.ids]
+    return tuple((old, part.subproblem_id) for part in new for old in part.parents if old in before.ids)
+
+
+def _has_subkernel(state: RunState, subproblem_id: str) -> bool:
+    chosen = state.subkernel(subproblem_id)
+    return chosen is not None and chosen.counts
