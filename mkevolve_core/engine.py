@@ -13,6 +13,7 @@ from mkevolve_core.evaluate import Evaluation
 from mkevolve_core.protocols import Agents, Inbox, Judge, Sandbox
 from mkevolve_core.run import Run
 from mkevolve_core.search import Search
+from mkevolve_core.state import SubproblemState
 from mkevolve_core.steering import Steering
 from mkevolve_core.swap import to_swap
 from mkevolve_core.topology import Topology
@@ -97,20 +98,30 @@ class Engine:
 
     def _evolve(self) -> None:
         """Every subproblem with calls left, one beam step after another; the topology may change between."""
+        self._accept_finished()
         self._restructure()
         while (part := self._next_part()) is not None:
             self._search.step(part)
-            if self._search.calls_left(part) <= 0 or self._stopping():
-                self._search.accept(part)
+            self._accept_finished()
             self._restructure()
         for live in self._run.state.live:
             self._search.accept(live.subproblem.subproblem_id)
 
     def _next_part(self) -> str | None:
+        """The first in dataflow order with calls left or a step that a crash cut off."""
         if self._stopping():
             return None
-        open_parts = [part.subproblem.subproblem_id for part in self._run.state.live if not part.pinned]
-        return next((one for one in open_parts if self._search.calls_left(one) > 0), None)
+        open_parts = [part for part in self._run.state.live if not part.pinned]
+        ids = [part.subproblem.subproblem_id for part in open_parts if part.step or self._left(part)]
+        return next(iter(ids), None)
+
+    def _accept_finished(self) -> None:
+        for part in self._run.state.live:
+            if not part.step and not self._left(part):
+                self._search.accept(part.subproblem.subproblem_id)
+
+    def _left(self, part: SubproblemState) -> bool:
+        return self._search.calls_left(part.subproblem.subproblem_id) > 0
 
     def _restructure(self) -> None:
         """The engineer's splits and fusions that wait."""
