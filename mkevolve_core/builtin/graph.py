@@ -42,6 +42,8 @@ class Value:
     shape: tuple[int, ...]
     dtype: str  # "float32"
     stride: tuple[int, ...]
+    low: float | None = None  # the smallest element while recording; None where not finite
+    high: float | None = None
 
     @property
     def numel(self) -> int:
@@ -60,6 +62,7 @@ class State:
     persistent: bool  # is in the state_dict
     constant: float | None  # all elements equal this right after __init__, else None
     std: float | None  # standard deviation right after __init__ (floating point only)
+    recipe: str | None = None  # an expression that makes it again: "torch.tril(torch.ones(8, 8))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,7 @@ def graph_from_plain(plain: dict[str, Any]) -> Graph:
 
 
 def _arg(plain: Any) -> Arg:
-    """JSON: {"ref": name}, {"slice": [a, b, c]}, {"dtype"|"device"|"ellipsis": text}, lists, scalars."""
+    """JSON: {"ref": name}, {"slice": [a, b, c]}, {"float": "inf"}, {"dtype": text}, lists, scalars."""
     if isinstance(plain, list):
         return tuple(_arg(item) for item in plain)
     if not isinstance(plain, dict):
@@ -150,6 +153,8 @@ def _arg(plain: Any) -> Arg:
         return Ref(content)
     if kind == "slice":
         return Slice(*(_arg(item) for item in content))
+    if kind == "float":
+        return float(content)
     return Name(kind, content)
 
 
@@ -158,7 +163,8 @@ def _pairs(plain: dict[str, Any]) -> tuple[tuple[str, Arg], ...]:
 
 
 def _value(plain: dict[str, Any]) -> Value:
-    return Value(plain["name"], tuple(plain["shape"]), plain["dtype"], tuple(plain["stride"]))
+    ends = (plain.get("low"), plain.get("high"))
+    return Value(plain["name"], tuple(plain["shape"]), plain["dtype"], tuple(plain["stride"]), *ends)
 
 
 def _unit(plain: dict[str, Any]) -> Unit:
