@@ -1,0 +1,46 @@
+"""The process that has torch and triton loaded and forks a guard with one runner for every job.
+
+Started by `sandbox` as `python -I zygote.py ROOT MODE CONTROL_FD`; it has no CUDA context, runs no hostile
+code and ends when the control socket closes. Modes: "interpret" (Triton's interpreter), "compile" (ahead of
+time, no GPU), "gpu".
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+
+def main() -> None:
+    root, mode, control_fd = sys.argv[1:]
+    sys.path.append(root)
+    from verifier import runner
+
+    runner.preload(mode, root)
+    serve(socket.socket(fileno=int(control_fd)))
+
+
+def serve(control: socket.socket) -> None:
+    """One request in, the guard's process id out, until the other side closes."""
+    from verifier import guard, wire
+
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards are reaped by the kernel
+    wire.send(control, {"ready": True})
+    while True:
+        try:
+            request, fds = wire.receive(control)
+        except wire.Closed:
+            return
+        pid = os.fork()
+        if pid == 0:
+            control.close()
+            guard.guard(request, fds)
+        for fd in fds:
+            os.close(fd)
+        wire.send(control, {"pid": pid})
+
+
+if __name__ == "__main__":
+    main()
