@@ -1,0 +1,14 @@
+DELETE FROM runs WHERE run_id = $run_id;
+DELETE FROM lanes WHERE run_id = $run_id;
+DELETE FROM tree WHERE run_id = $run_id;
+DELETE FROM edges WHERE run_id = $run_id;
+DELETE FROM iterations WHERE run_id = $run_id;
+DELETE FROM standing WHERE run_id = $run_id;
+DELETE FROM commands WHERE run_id = $run_id;
+DELETE FROM sources WHERE run_id = $run_id;
+DELETE FROM entries WHERE run_id = $run_id;
+DELETE FROM candidates WHERE run_id = $run_id;
+DELETE FROM verdicts WHERE run_id = $run_id;
+DELETE FROM end_to_end WHERE run_id = $run_id;
+DELETE FROM budgets WHERE run_id = $run_id;
+DELETE FROM shares WHERE run_id = $run_id;

@@ -1,0 +1,1 @@
+SELECT folder FROM runs WHERE run_id = $run_id;

@@ -1,0 +1,2 @@
+SELECT s.*, (SELECT count(*) FROM entries AS e WHERE e.run_id = s.run_id) AS entries
+FROM sources AS s;
