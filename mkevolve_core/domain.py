@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -151,6 +152,11 @@ class Baseline:
     detail: str = ""
 
 
+def _ratio(above: float, below: float) -> float | None:
+    """None unless both are positive and finite: a time of zero or NaN makes no speedup."""
+    return above / below if math.isfinite(above) and math.isfinite(below) and min(above, below) > 0 else None
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """A modelled time, never a measured one: roofline of `target` over counted bytes and FLOPs."""
@@ -164,7 +170,8 @@ class Estimate:
 
     @property
     def ratio(self) -> float:
-        return self.baseline_ms / self.time_ms
+        """0 where the model gave no time."""
+        return _ratio(self.baseline_ms, self.time_ms) or 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +240,7 @@ class Verdict:
         base = self.baseline()
         if not self.is_correct or base is None or base.timing is None or self.measured is None:
             return None
-        return base.timing.median_ms / self.measured.median_ms
+        return _ratio(base.timing.median_ms, self.measured.median_ms)
 
     @property
     def reward(self) -> float:

@@ -6,7 +6,7 @@ from functools import singledispatch
 
 from mkevolve_core import events as ev
 from mkevolve_core.domain import Outcome, Verdict
-from store.numbers import estimate_of, speedup_of
+from store.numbers import estimate_of
 
 
 @singledispatch
@@ -22,7 +22,7 @@ def describe_verdict(verdict: Verdict | None) -> str:
     if not verdict.is_correct:
         word = verdict.outcome.replace("_", " ")
         return f"{word}: {verdict.detail}" if verdict.detail else word
-    return f"correct, {describe_speed(speedup_of(verdict), estimate_of(verdict))}"
+    return f"correct, {describe_speed(verdict.speedup, estimate_of(verdict))}"
 
 
 def describe_speed(speedup: float | None, estimate: float | None) -> str:

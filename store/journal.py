@@ -34,7 +34,7 @@ START = Position()
 
 
 def read_from(path: Path, start: Position = START) -> Iterator[tuple[Entry, Position]]:
-    """Entries behind `start`, each with the position after it; none of a missing file. Raises JournalError."""
+    """Entries behind `start`, each with its end; a missing file has none. Raises JournalError."""
     position = start
     try:
         with path.open("rb") as file:

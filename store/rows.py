@@ -12,7 +12,7 @@ from mkevolve_core.events import Entry, entry_to_plain
 from mkevolve_core.state import CandidateState
 from store.describe import describe
 from store.layout import drawn_edges
-from store.numbers import estimate_of, finite, reward_of, speedup_of
+from store.numbers import estimate_of, finite
 from store.view import Column, Part, View, effective_verdict, lowered
 
 Row = dict[str, object]
@@ -99,9 +99,9 @@ def _verdict(verdict: Verdict) -> Row:
     return {
         "outcome": verdict.outcome.value,
         "detail": verdict.detail or None,
-        "speedup": speedup_of(verdict),
+        "speedup": verdict.speedup,
         "estimate": estimate_of(verdict),
-        "reward": reward_of(verdict),
+        "reward": verdict.reward,
         **_timing(verdict.measured),
         "baseline": base.name if base else None,
         "baseline_ms": _median(base.timing if base else None),
@@ -270,7 +270,7 @@ def _shown(seen: CandidateState | None) -> Row:
     return {
         "outcome": verdict.outcome.value,
         "detail": verdict.detail or None,
-        "speedup": speedup_of(verdict),
+        "speedup": verdict.speedup,
         "estimate": estimate_of(verdict),
         "time_ms": _median(verdict.measured),
         "baseline_ms": _median(base.timing if base else None),

@@ -13,7 +13,6 @@ from mkevolve_core.domain import Outcome, RunPhase, Verdict
 from mkevolve_core.events import Entry
 from mkevolve_core.state import CandidateState, RunState, SubproblemState, apply
 from store.layout import Change, Lanes
-from store.numbers import reward_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +145,7 @@ def _best(seen: Sequence[CandidateState]) -> CandidateState | None:
     """The best that counts, else the last judged."""
     fine = [one for one in seen if one.counts]
     if fine:
-        return max(fine, key=lambda one: reward_of(one.verdict))
+        return max(fine, key=lambda one: one.reward)
     return next((one for one in reversed(seen) if one.verdict), None)
 
 
