@@ -13,9 +13,8 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 from verifier.jobs import recorder_ops as ops
-from verifier.jobs.problem_source import tensors_in
 from verifier.jobs.recorder_modules import swapped
-from verifier.jobs.recorder_ops import Spelling, Unrecordable
+from verifier.jobs.recorder_ops import Spelling, Unrecordable, tensors_in
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -57,7 +58,7 @@ def recording_construction() -> Iterator[Construction]:
 @contextmanager
 def swapped(owner: Any, name: str, value: Any) -> Iterator[None]:
     """`owner.name` is `value` inside the block."""
-    before = getattr(owner, name)
+    before = inspect.getattr_static(owner, name)
     setattr(owner, name, value)
     try:
         yield

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -12,9 +12,14 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
+from mkevolve_core.protocols import JobFailed
 
-class Unrecordable(Exception):
+
+class Unrecordable(JobFailed):
     """The forward pass cannot be a graph; the text says what stands in the way."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("raise", detail)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,91 +31,85 @@ class Spelling:
 
 
 # Questions about a tensor whose answers do not depend on its elements.
-SHAPE_QUERIES = frozenset(
-    [
-        "size",
-        "dim",
-        "ndimension",
-        "numel",
-        "nelement",
-        "stride",
-        "is_contiguous",
-        "is_floating_point",
-        "is_complex",
-        "is_signed",
-        "__len__",
-        "element_size",
-        "storage_offset",
-        "get_device",
-        "data_ptr",
-        "untyped_storage",
-        "is_same_size",
-        "has_names",
-        "is_conj",
-        "is_neg",
-        "is_inference",
-        "is_pinned",
-        "is_tensor",
-        "is_grad_enabled",
-        "_set_grad_enabled",
-        "broadcast_shapes",
-        "__hash__",
-    ]
-)
-GETTERS = frozenset(
-    [
-        "shape",
-        "dtype",
-        "device",
-        "ndim",
-        "layout",
-        "requires_grad",
-        "is_cuda",
-        "is_cpu",
-        "is_sparse",
-        "is_nested",
-        "is_quantized",
-        "is_leaf",
-        "is_meta",
-        "is_mps",
-        "is_mkldnn",
-        "is_xpu",
-        "itemsize",
-        "nbytes",
-        "names",
-        "grad",
-        "grad_fn",
-        "_version",
-        "is_sparse_csr",
-    ]
-)
+SHAPE_QUERIES = {  # fmt: skip
+    "size",
+    "dim",
+    "ndimension",
+    "numel",
+    "nelement",
+    "stride",
+    "is_contiguous",
+    "is_floating_point",
+    "is_complex",
+    "is_signed",
+    "__len__",
+    "element_size",
+    "storage_offset",
+    "get_device",
+    "data_ptr",
+    "untyped_storage",
+    "is_same_size",
+    "has_names",
+    "is_conj",
+    "is_neg",
+    "is_inference",
+    "is_pinned",
+    "is_tensor",
+    "is_grad_enabled",
+    "_set_grad_enabled",
+    "broadcast_shapes",
+    "__hash__",
+}
+GETTERS = {  # fmt: skip
+    "shape",
+    "dtype",
+    "device",
+    "ndim",
+    "layout",
+    "requires_grad",
+    "is_cuda",
+    "is_cpu",
+    "is_sparse",
+    "is_nested",
+    "is_quantized",
+    "is_leaf",
+    "is_meta",
+    "is_mps",
+    "is_mkldnn",
+    "is_xpu",
+    "itemsize",
+    "nbytes",
+    "names",
+    "grad",
+    "grad_fn",
+    "_version",
+    "is_sparse_csr",
+}
 ALIASES = frozenset({"detach", "requires_grad_", "alias", "detach_"})
-REFUSED_IN_PLACE = frozenset(
-    [
-        "fill_",
-        "zero_",
-        "copy_",
-        "__setitem__",
-        "set_",
-        "resize_",
-        "uniform_",
-        "normal_",
-        "random_",
-        "bernoulli_",
-        "exponential_",
-        "swapaxes_",
-        "index_put_",
-        "index_copy_",
-        "index_add_",
-        "scatter_",
-        "scatter_add_",
-        "t_",
-        "transpose_",
-        "squeeze_",
-        "unsqueeze_",
-        "as_strided_",
-    ]
-)
+REFUSED_IN_PLACE = {  # fmt: skip
+    "fill_",
+    "zero_",
+    "copy_",
+    "__setitem__",
+    "set_",
+    "resize_",
+    "uniform_",
+    "normal_",
+    "random_",
+    "bernoulli_",
+    "exponential_",
+    "swapaxes_",
+    "index_put_",
+    "index_copy_",
+    "index_add_",
+    "scatter_",
+    "scatter_add_",
+    "t_",
+    "transpose_",
+    "squeeze_",
+    "unsqueeze_",
+    "as_strided_",
+}
 _REFLECTED = {
     "__rsub__": "sub",
     "__rdiv__": "div",
@@ -229,3 +228,14 @@ def _defaults(func: Callable[..., Any]) -> dict[str, Any]:
     except (TypeError, ValueError):  # builtins have no signature
         return {}
     return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}
+
+
+def tensors_in(value: Any) -> list[Any]:
+    """All tensors in nested sequences and mappings, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, Mapping):
+        return [t for item in value.values() for t in tensors_in(item)]
+    if isinstance(value, list | tuple):
+        return [t for item in value for t in tensors_in(item)]
+    return []

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, Self
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
 from verifier.jobs import recorder_ops as ops
-from verifier.jobs.problem_source import tensors_in
 from verifier.jobs.recorder import encode_literal
-from verifier.jobs.recorder_ops import Unrecordable
+from verifier.jobs.recorder_modules import swapped
+from verifier.jobs.recorder_ops import Unrecordable, tensors_in
 
 LONGEST = 400  # characters: beyond it nobody reads an expression
 _SYMBOLS = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "matmul": "@", "floordiv": "//"}
@@ -24,6 +26,28 @@ class RecipeRecorder(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self._recipes: dict[int, str] = {}
         self._kept: list[torch.Tensor] = []
+        self._parameters = ExitStack()
+
+    def __enter__(self) -> Self:
+        self._parameters.enter_context(swapped(nn.Parameter, "__new__", self._noted(nn.Parameter.__new__)))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._parameters.close()
+
+    def _noted(self, new: Callable[..., Any]) -> Callable[..., Any]:
+        """A parameter is a tensor of its own, with the recipe of what it was made from."""
+
+        def noted(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+            made = new(cls, data, requires_grad)
+            self._kept.append(made)
+            if id(data) in self._recipes:
+                self._recipes[id(made)] = self._recipes[id(data)]
+            return made
+
+        return noted
 
     def recipe(self, tensor: torch.Tensor) -> str | None:
         return self._recipes.get(id(tensor))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import nn
 
-from verifier.jobs.problem_source import Inputs, declared_inputs, load_source, tensors_in
 from verifier.jobs.recorder import Recorder, encode_literal, plain_paths
 from verifier.jobs.recorder_modules import (
     Construction,
@@ -18,8 +19,10 @@ from verifier.jobs.recorder_modules import (
     recording_construction,
     wrapped_forwards,
 )
-from verifier.jobs.recorder_ops import Unrecordable, meaningful
+from verifier.jobs.recorder_ops import Unrecordable, meaningful, tensors_in
 from verifier.jobs.recorder_recipes import RecipeRecorder
+from verifier.loading import InputConfig, load_problem, split_init, split_inputs
+from verifier.runner import hostile
 
 SEED = 0
 
@@ -27,36 +30,36 @@ SEED = 0
 def run(payload: dict[str, Any]) -> dict[str, Any]:
     """`{"source", "config": int | None}` → one graph; `"config": "all"` → `{"graphs": [...]}`.
 
-    Raises Unrecordable where the forward pass is no graph, and whatever the source raises.
+    Raises JobFailed where the source fails or the forward pass is no graph.
     """
-    module = load_source(payload["source"], "traced_problem")
-    declared = declared_inputs(module)
-    if payload.get("config") == "all":
-        return {"graphs": [trace(module.Model, inputs) for inputs in declared]}
-    return trace(module.Model, declared[payload.get("config") or 0])
+    problem = load_problem(payload["source"])
+    wanted = payload.get("config")
+    if wanted == "all":
+        return {"graphs": [trace(problem.model_class, config) for config in problem.configs]}
+    return trace(problem.model_class, problem.configs[wanted or 0])
 
 
-def trace(model_class: type[nn.Module], inputs: Inputs) -> dict[str, Any]:
+def trace(model_class: type[nn.Module], config: InputConfig) -> dict[str, Any]:
     """One construction and one forward pass in eval mode, recorded."""
-    torch.manual_seed(SEED)
-    recipes = RecipeRecorder()
-    args, kwargs = inputs.for_init(model_class)
-    with recording_construction() as construction, recipes:
-        model = model_class(*args, **kwargs)
-    model.eval()
+    recipes, recorder = RecipeRecorder(), Recorder()
+    with hostile("raise"):
+        torch.manual_seed(SEED)
+        args, kwargs = split_init(model_class, config.get_init_inputs())
+        inputs = split_inputs(config.get_inputs())
+        torch.manual_seed(SEED)
+        with recording_construction() as construction, recipes:
+            model = model_class(*args, **kwargs).eval()
     states = _states(model, construction)
-    facts = [_state_facts(name, kind, t, keep, recipes) for name, kind, t, keep in states]
-    recorder = Recorder()
-    for name, _, tensor, _ in states:
-        recorder.name(tensor, name)
-    torch.manual_seed(SEED)
-    names, literals, output = _forward(model, inputs.for_forward(), recorder)
-    return _assemble(recorder, names, literals, output, facts, _units(model, construction, states))
+    for state in states:
+        recorder.name(state.tensor, state.name)
+    with hostile("raise"):
+        torch.manual_seed(SEED)
+        forward = _forward(model, inputs, recorder)
+    facts = [_state_facts(state, recipes.recipe(state.tensor)) for state in states]
+    return {**forward, "states": facts, "units": _units(model, construction, states)}
 
 
-def _forward(
-    model: nn.Module, inputs: tuple[Any, ...], recorder: Recorder
-) -> tuple[list[str], dict[str, Any], Any]:
+def _forward(model: nn.Module, inputs: tuple[Any, ...], recorder: Recorder) -> dict[str, Any]:
     names = _argument_names(model, len(inputs))
     literals = {}
     for name, value in zip(names, inputs, strict=True):
@@ -64,11 +67,10 @@ def _forward(
             recorder.name(value, name)
         else:
             literals[name] = _literal_input(name, value)
-    modules = dict(model.named_modules())
     around = functools.partial(_scoped, recorder)
-    with torch.no_grad(), plain_paths(), wrapped_forwards(modules, around), recorder:
+    with torch.no_grad(), plain_paths(), wrapped_forwards(dict(model.named_modules()), around), recorder:
         output = model(*inputs)
-    return names, literals, recorder.encode(output)
+    return {"inputs": names, "literals": literals, **_alive(recorder, recorder.encode(output))}
 
 
 def _literal_input(name: str, value: Any) -> Any:
@@ -108,22 +110,26 @@ def _scoped(
     return scoped
 
 
-def _states(model: nn.Module, log: Construction) -> list[tuple[str, str, torch.Tensor, bool]]:
-    """(name, kind, tensor, in the state_dict) in creation order; a shared tensor once, by its first name."""
+@dataclass(frozen=True, slots=True)
+class _State:
+    name: str
+    kind: str
+    tensor: torch.Tensor
+    persistent: bool
+    order: int
+
+
+def _states(model: nn.Module, log: Construction) -> list[_State]:
+    """In creation order; a shared tensor once, by its first name."""
     kept = set(model.state_dict(keep_vars=True))
-    found: list[tuple[int, str, str, torch.Tensor, bool]] = []
-    seen: set[int] = set()
+    found: dict[int, _State] = {}
     for path, module in model.named_modules():
+        made_with = log.module_order.get(id(module), log.next())  # a clone's states, a plain attribute
         for kind, name, tensor in _own_tensors(module):
-            if id(tensor) in seen:
-                continue
-            seen.add(id(tensor))
-            made_with = log.module_order.get(id(module), log.next())  # a clone's states, a plain attribute
             order = log.state_order.get((id(module), name), made_with)
             full = f"{path}.{name}" if path else name
-            found.append((order, full, kind, tensor, full in kept))
-    found.sort(key=lambda item: item[0])
-    return [item[1:] for item in found]
+            found.setdefault(id(tensor), _State(full, kind, tensor, full in kept, order))
+    return sorted(found.values(), key=lambda state: state.order)
 
 
 def _own_tensors(module: nn.Module) -> list[tuple[str, str, torch.Tensor]]:
@@ -133,27 +139,22 @@ def _own_tensors(module: nn.Module) -> list[tuple[str, str, torch.Tensor]]:
     return parameters + buffers + attributes
 
 
-def _state_facts(
-    name: str, kind: str, tensor: torch.Tensor, persistent: bool, recipes: RecipeRecorder
-) -> dict[str, Any]:
-    value = tensor.detach()
-    flat = value.flatten()
-    uniform = flat.numel() > 0 and bool((flat == flat[0]).all())
-    spread = value.is_floating_point() and flat.numel() > 1
+def _state_facts(state: _State, recipe: str | None) -> dict[str, Any]:
+    flat = state.tensor.detach().flatten()
+    uniform = flat.numel() > 0 and not flat.is_complex() and bool((flat == flat[0]).all())
+    spread = flat.is_floating_point() and flat.numel() > 1
     return {
-        "name": name,
-        "kind": kind,
-        "persistent": persistent,
-        "constant": float(flat[0]) if uniform and not value.is_complex() else None,
-        "std": float(value.float().std()) if spread else None,
-        "recipe": recipes.recipe(tensor),
+        "name": state.name,
+        "kind": state.kind,
+        "persistent": state.persistent,
+        "constant": float(flat[0]) if uniform else None,
+        "std": float(flat.float().std()) if spread else None,
+        "recipe": recipe,
     }
 
 
-def _units(
-    model: nn.Module, log: Construction, states: list[tuple[str, str, torch.Tensor, bool]]
-) -> list[dict[str, Any]]:
-    names = {id(tensor): name for name, _, tensor, _ in states}
+def _units(model: nn.Module, log: Construction, states: list[_State]) -> list[dict[str, Any]]:
+    names = {id(state.tensor): state.name for state in states}
     found = []
     for path, module in model.named_modules():
         if is_unit(module) and id(module) in log.arguments:
@@ -170,46 +171,23 @@ def _units(
     return [unit for _, unit in sorted(found, key=lambda item: item[0])]
 
 
-def _assemble(
-    recorder: Recorder,
-    inputs: list[str],
-    literals: dict[str, Any],
-    output: Any,
-    states: list[dict[str, Any]],
-    units: list[dict[str, Any]],
-) -> dict[str, Any]:
+def _alive(recorder: Recorder, output: Any) -> dict[str, Any]:
+    """What the output depends on: dead nodes go, and calls count the living ones."""
     recording = recorder.recording
-    nodes, position = _alive(recording.nodes, set(_refs(output)))
-    calls = []
-    for call in recording.calls:
-        first, last = position[call["first"]], position[call["last"]]
-        if first < last:
-            calls.append({**call, "first": first, "last": last})
-    return {
-        "inputs": inputs,
-        "literals": literals,
-        "values": list(recording.values.values()),
-        "states": states,
-        "units": units,
-        "calls": calls,
-        "nodes": nodes,
-        "output": output,
-    }
-
-
-def _alive(nodes: list[dict[str, Any]], needed: set[str]) -> tuple[list[dict[str, Any]], list[int]]:
-    """Nodes that the output depends on, and how many of them come before each recorded index."""
-    kept = []
-    for node in reversed(nodes):
+    needed, kept = set(_refs(output)), []
+    for node in reversed(recording.nodes):
         if needed.intersection(node["outputs"]):
             needed.update(_refs([node["args"], list(node["kwargs"].values())]))
             kept.append(node)
-    kept.reverse()
     alive = {node["name"] for node in kept}
-    position = [0]
-    for node in nodes:
-        position.append(position[-1] + (node["name"] in alive))
-    return kept, position
+    position = list(accumulate((node["name"] in alive for node in recording.nodes), initial=0))
+    calls = [{**c, "first": position[c["first"]], "last": position[c["last"]]} for c in recording.calls]
+    return {
+        "values": list(recording.values.values()),
+        "calls": [call for call in calls if call["first"] < call["last"]],
+        "nodes": kept[::-1],
+        "output": output,
+    }
 
 
 def _refs(plain: Any) -> list[str]:
