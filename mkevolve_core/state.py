@@ -105,6 +105,7 @@ class RunState:
     facts: ProblemFacts | None = None
     config: RunConfig = field(default_factory=RunConfig)
     device: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
     phase: RunPhase = RunPhase.STARTING
     phase_detail: str = ""
     doing: str = ""
@@ -169,6 +170,7 @@ def _(event: ev.RunStarted, state: RunState) -> RunState:
         problem=event.problem,
         config=event.config,
         device=event.device,
+        versions=event.versions or {},
         started_at=state.started_at or state.at,
         phase=RunPhase.RUNNING,
     )

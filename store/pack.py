@@ -1,0 +1,174 @@
+"""One file of a run, to go on with it on another machine, and back. Archives are hostile until checked."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import re
+import secrets
+import shutil
+import tarfile
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+from mkevolve_core.errors import ConfigError
+from mkevolve_core.state import fold
+from store.journal import read_from
+from store.liveness import liveness
+from store.run_folder import RunFolder
+
+_FILES = ("config.toml", "problem.py", "engine.log", "journal.jsonl")  # the journal last: it makes the run
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+_SHA = re.compile(r"[0-9a-f]{64}")
+_MAX_FILE = 1 << 30  # bytes
+_MAX_TOTAL = 8 << 30
+_MAX_MEMBERS = 2_000_000
+_AT_WORK = ("starting", "running", "pausing", "stopping", "stalled")
+
+
+def pack(run: RunFolder, out: Path, *, force: bool = False) -> Path:
+    """Write a .tar.gz of the run without its lock and heartbeat, and return its path.
+
+    Raises ConfigError while an engine is at work, unless forced, and JournalError for a damaged journal.
+    """
+    state = fold(entry for entry, _ in read_from(run.journal_path))
+    if state.seq == 0:
+        raise ConfigError(f"Run {run.run_id} has no event yet: there is nothing to pack.")
+    live = liveness(run.path, state, time.time())
+    if live.word in _AT_WORK and not force:
+        raise ConfigError(f"Run {run.run_id} is {live.word}: pause or park it first, or use --force.")
+    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
+    try:
+        with tarfile.open(temporary, "w:gz", format=tarfile.PAX_FORMAT, compresslevel=6) as archive:
+            for path in _packed(run):
+                _add(archive, path, f"{run.run_id}/{path.relative_to(run.path).as_posix()}")
+        temporary.replace(out)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise ConfigError(f"Cannot write {out}: {(error.strerror or str(error)).lower()}.") from error
+    return out
+
+
+def unpack(file: Path, runs_dir: Path) -> str:
+    """Lay a packed run out in a runs folder and return its id.
+
+    A run that is there already goes on with the packed journal if that continues its own. Raises ConfigError
+    for anything else: another history, a living engine, or a file that is no packed run.
+    """
+    folder = runs_dir / f".unpack-{secrets.token_hex(6)}"
+    try:
+        folder.mkdir(parents=True)
+        run_id = _extract(file, folder)
+        _settle(folder, RunFolder(runs_dir / run_id))
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise ConfigError(f"{file} is no packed run, or is cut off: {error}.") from error
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(f"Cannot unpack {file} to {runs_dir}: {why}.") from error
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return run_id
+
+
+def _packed(run: RunFolder) -> Iterator[Path]:
+    for name in _FILES:
+        if (run.path / name).is_file():
+            yield run.path / name
+    for pattern in ("artifacts/*", "commands/*.json"):
+        yield from (p for p in sorted(run.path.glob(pattern)) if p.is_file() and not p.name.startswith("."))
+
+
+def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
+    """The file as it is now; a journal that grows meanwhile is cut at its last whole line."""
+    content = path.read_bytes()
+    if path.name == "journal.jsonl":
+        content = content[: content.rfind(b"\n") + 1]
+    member = tarfile.TarInfo(name)
+    member.size, member.mtime = len(content), path.stat().st_mtime
+    archive.addfile(member, io.BytesIO(content))
+
+
+def _extract(file: Path, folder: Path) -> str:
+    """Only the files a run has, by name; nothing else about the archive is believed."""
+    run_id, total, seen = "", 0, set[str]()
+    with tarfile.open(file, "r:gz") as archive:
+        for member in archive:
+            total += member.size
+            if member.isdir():
+                continue
+            owner, inside = _place(member, seen)
+            seen.add(str(inside))
+            if run_id not in ("", owner) or total > _MAX_TOTAL or len(seen) > _MAX_MEMBERS:
+                raise ConfigError(f"{file} is refused: it holds more than one run, or too much.")
+            run_id = owner
+            _write(archive, member, folder / inside)
+    if not {"journal.jsonl", "config.toml", "problem.py"} <= seen:
+        raise ConfigError(f"{file} is no packed run: it lacks a journal, settings or a problem.")
+    return run_id
+
+
+def _place(member: tarfile.TarInfo, seen: set[str]) -> tuple[str, Path]:
+    """(run id, path below the run's folder). Raises ConfigError for a member that no run has."""
+    name = PurePosixPath(member.name)
+    inside = PurePosixPath(*name.parts[1:])
+    refusal = f"The archive is refused: '{member.name}' "
+    if not member.isreg():
+        raise ConfigError(f"{refusal}is a link or a device.")
+    if member.size > _MAX_FILE or member.size < 0:
+        raise ConfigError(f"{refusal}has {member.size} bytes.")
+    if name.is_absolute() or len(name.parts) < 2 or not _NAME.fullmatch(name.parts[0]) or not _known(inside):
+        raise ConfigError(f"{refusal}is no file of a run.")
+    if str(inside) in seen:
+        raise ConfigError(f"{refusal}is there twice.")
+    return name.parts[0], Path(inside)
+
+
+def _known(inside: PurePosixPath) -> bool:
+    parts = inside.parts
+    if len(parts) == 1:
+        return parts[0] in _FILES
+    if len(parts) != 2:
+        return False
+    is_artifact = parts[0] == "artifacts" and bool(_SHA.fullmatch(parts[1]))
+    is_command = parts[0] == "commands" and bool(_NAME.fullmatch(parts[1])) and parts[1].endswith(".json")
+    return is_artifact or is_command
+
+
+def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    source = archive.extractfile(member)
+    assert source is not None  # a regular file has content
+    content = source.read()
+    if len(content) != member.size:
+        raise EOFError(f"{member.name} ends too early")
+    if path.parent.name == "artifacts" and hashlib.sha256(content).hexdigest() != path.name:
+        raise ConfigError(f"The archive is refused: artifact {path.name} holds another text.")
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+
+
+def _settle(folder: Path, run: RunFolder) -> None:
+    """Make the extracted folder the run, or bring the run that is there up to it."""
+    fold(entry for entry, _ in read_from(folder / "journal.jsonl"))  # a damaged journal is no run
+    if not run.path.exists():
+        folder.rename(run.path)
+        return
+    with run.lock():
+        if not _continues(run.journal_path, folder / "journal.jsonl"):
+            raise ConfigError(
+                f"Run {run.run_id} is here already with another history: move {run.path} away first."
+            )
+        for path in sorted(folder.rglob("*"), key=lambda one: one.name == "journal.jsonl"):
+            if path.is_file():
+                target = run.path / path.relative_to(folder)
+                target.parent.mkdir(exist_ok=True)
+                path.replace(target)
+        (run.path / "engine.json").unlink(missing_ok=True)
+
+
+def _continues(old: Path, new: Path) -> bool:
+    """The old journal is a beginning of the new one (its half-written last line apart)."""
+    before = old.read_bytes() if old.exists() else b""
+    before = before[: before.rfind(b"\n") + 1]
+    return new.read_bytes().startswith(before)
