@@ -127,7 +127,7 @@ def _spilled_bytes(entry: Entry, resources: KernelResources | None) -> float:
     """Spilled registers are written and read once by every thread, at least."""
     if resources is None or not resources.spills:
         return 0.0
-    return 2.0 * resources.spills * 32 * entry["num_warps"] * entry["programs"]
+    return 2.0 * resources.spills * 32 * int(entry["num_warps"]) * int(entry["programs"])
 
 
 def _resident(entry: Entry, resources: KernelResources | None, facts: Target) -> int:
