@@ -52,7 +52,7 @@ def load_problem(source: str) -> LoadedProblem:
     """`Model` with `get_inputs` and `get_init_inputs`, or `get_input_configs`. Raises JobFailed("import")."""
     module = load_file(source, "problem")
     model_class = module_class(module, "Model")
-    return LoadedProblem(module, model_class, _configs(module))
+    return LoadedProblem(module, model_class, input_configs(module))
 
 
 def module_class(module: ModuleType, name: str) -> type[torch.nn.Module]:
@@ -62,7 +62,8 @@ def module_class(module: ModuleType, name: str) -> type[torch.nn.Module]:
     return found
 
 
-def _configs(module: ModuleType) -> tuple[InputConfig, ...]:
+def input_configs(module: ModuleType) -> tuple[InputConfig, ...]:
+    """All that a problem file declares. Raises JobFailed."""
     if hasattr(module, "get_input_configs"):
         with hostile("raise"):
             entries = [dict(entry) for entry in module.get_input_configs()]

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 
 CONTAINERS = ("Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict")
@@ -134,3 +135,34 @@ def is_unit(module: nn.Module) -> bool:
     if not cls.__module__.startswith("torch.nn.") or cls.__name__ in CONTAINERS:
         return False
     return isinstance(module, nn.MultiheadAttention) or not any(module.children())
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A parameter, buffer or plain tensor attribute of a module."""
+
+    name: str
+    kind: str
+    tensor: torch.Tensor
+    persistent: bool
+    order: int
+
+
+def states_of(model: nn.Module, log: Construction) -> list[State]:
+    """In creation order; a shared tensor once, by its first name."""
+    kept = set(model.state_dict(keep_vars=True))
+    found: dict[int, State] = {}
+    for path, module in model.named_modules():
+        made_with = log.module_order.get(id(module), log.next())  # a clone's states, a plain attribute
+        for kind, name, tensor in own_tensors(module):
+            order = log.state_order.get((id(module), name), made_with)
+            full = f"{path}.{name}" if path else name
+            found.setdefault(id(tensor), State(full, kind, tensor, full in kept, order))
+    return sorted(found.values(), key=lambda state: state.order)
+
+
+def own_tensors(module: nn.Module) -> list[tuple[str, str, torch.Tensor]]:
+    parameters = [("parameter", n, t) for n, t in module._parameters.items() if t is not None]
+    buffers = [("buffer", n, t) for n, t in module._buffers.items() if t is not None]
+    attributes = [("attribute", n, t) for n, t in vars(module).items() if isinstance(t, torch.Tensor)]
+    return parameters + buffers + attributes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
@@ -14,9 +13,12 @@ from torch import nn
 from verifier.jobs.recorder import Recorder, encode_literal, plain_paths
 from verifier.jobs.recorder_modules import (
     Construction,
+    State,
     class_name,
     is_unit,
+    own_tensors,
     recording_construction,
+    states_of,
     wrapped_forwards,
 )
 from verifier.jobs.recorder_ops import Unrecordable, meaningful, tensors_in
@@ -49,7 +51,7 @@ def trace(model_class: type[nn.Module], config: InputConfig) -> dict[str, Any]:
         torch.manual_seed(SEED)
         with recording_construction() as construction, recipes:
             model = model_class(*args, **kwargs).eval()
-    states = _states(model, construction)
+    states = states_of(model, construction)
     for state in states:
         recorder.name(state.tensor, state.name)
     with hostile("raise"):
@@ -110,36 +112,7 @@ def _scoped(
     return scoped
 
 
-@dataclass(frozen=True, slots=True)
-class _State:
-    name: str
-    kind: str
-    tensor: torch.Tensor
-    persistent: bool
-    order: int
-
-
-def _states(model: nn.Module, log: Construction) -> list[_State]:
-    """In creation order; a shared tensor once, by its first name."""
-    kept = set(model.state_dict(keep_vars=True))
-    found: dict[int, _State] = {}
-    for path, module in model.named_modules():
-        made_with = log.module_order.get(id(module), log.next())  # a clone's states, a plain attribute
-        for kind, name, tensor in _own_tensors(module):
-            order = log.state_order.get((id(module), name), made_with)
-            full = f"{path}.{name}" if path else name
-            found.setdefault(id(tensor), _State(full, kind, tensor, full in kept, order))
-    return sorted(found.values(), key=lambda state: state.order)
-
-
-def _own_tensors(module: nn.Module) -> list[tuple[str, str, torch.Tensor]]:
-    parameters = [("parameter", n, t) for n, t in module._parameters.items() if t is not None]
-    buffers = [("buffer", n, t) for n, t in module._buffers.items() if t is not None]
-    attributes = [("attribute", n, t) for n, t in vars(module).items() if isinstance(t, torch.Tensor)]
-    return parameters + buffers + attributes
-
-
-def _state_facts(state: _State, recipe: str | None) -> dict[str, Any]:
+def _state_facts(state: State, recipe: str | None) -> dict[str, Any]:
     flat = state.tensor.detach().flatten()
     uniform = flat.numel() > 0 and not flat.is_complex() and bool((flat == flat[0]).all())
     spread = flat.is_floating_point() and flat.numel() > 1
@@ -153,7 +126,7 @@ def _state_facts(state: _State, recipe: str | None) -> dict[str, Any]:
     }
 
 
-def _units(model: nn.Module, log: Construction, states: list[_State]) -> list[dict[str, Any]]:
+def _units(model: nn.Module, log: Construction, states: list[State]) -> list[dict[str, Any]]:
     names = {id(state.tensor): state.name for state in states}
     found = []
     for path, module in model.named_modules():
@@ -165,7 +138,7 @@ def _units(model: nn.Module, log: Construction, states: list[_State]) -> list[di
                 "cls": class_name(module),
                 "args": [encode_literal(item) for item in args],
                 "kwargs": {key: encode_literal(item) for key, item in words.items()},
-                "states": [names[id(tensor)] for _, _, tensor in _own_tensors(module)],
+                "states": [names[id(tensor)] for _, _, tensor in own_tensors(module)],
             }
             found.append((log.module_order[id(module)], unit))
     return [unit for _, unit in sorted(found, key=lambda item: item[0])]
