@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from mkevolve_core.atomic import write_atomically
 from mkevolve_core.codec import dumps, from_plain
 from mkevolve_core.domain import Command, CommandKind
 from mkevolve_core.errors import CommandError
@@ -43,16 +44,10 @@ def write_command(folder: Path, command: Command) -> Path:
     """Check the command and make it visible at once and whole. Raises CommandError."""
     check_command(command)
     path = folder / f"{command.command_id}.json"
-    temporary = folder / f".{command.command_id}.{secrets.token_hex(4)}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="ascii") as file:
-            file.write(dumps(command))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_atomically(path, dumps(command).encode("ascii"))
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise CommandError(f"Cannot write the command to {folder}: {error.strerror}.") from error
     return path
 

@@ -31,7 +31,7 @@ from mkevolve_core.run_files import (
 )
 
 _ROOT = Path(__file__).parents[1]
-_PYTHON = (sys.executable, "-m", "mkevolve_core")
+ENGINE = (sys.executable, "-m", "mkevolve_core")
 
 
 def propose_run_id(problem_path: Path) -> str:
@@ -45,6 +45,7 @@ def start_run(
     preset: str = "paper",
     changes: Mapping[str, Any] | None = None,
     run_id: str | None = None,
+    engine: Sequence[str] = ENGINE,
 ) -> str:
     """Start an engine and return the run's id; a run that has this id already is not started again.
 
@@ -60,23 +61,25 @@ def start_run(
         return run_id
     sets = [f"--set={key}={_spelled(value)}" for key, value in (changes or {}).items() if value is not None]
     where = ["--runs-dir", str(runs_dir), "--run-id", run_id, "--preset", preset]
-    _spawn(["run", str(problem_path.absolute()), *where, *sets], folder)
+    _spawn([*engine, "run", str(problem_path.absolute()), *where, *sets], folder)
     return run_id
 
 
-def resume_run(runs_dir: Path, run_id: str) -> None:
+def resume_run(runs_dir: Path, run_id: str, engine: Sequence[str] = ENGINE) -> None:
     """Start an engine that goes on with a run. Raises ConfigError if it has a living engine, or no folder."""
     folder = runs_dir.absolute() / run_id
     if not folder.is_dir():
         raise ConfigError(f"No run '{run_id}' in {runs_dir}.")
-    if engine := _engine(folder):
-        raise ConfigError(f"Run {run_id} is at work already (pid {engine.pid}).")
-    _spawn(["resume", run_id, "--runs-dir", str(runs_dir.absolute())], folder)
+    if found := _engine(folder):
+        raise ConfigError(f"Run {run_id} is at work already (pid {found.pid}).")
+    _spawn([*engine, "resume", run_id, "--runs-dir", str(runs_dir.absolute())], folder)
 
 
-def export_run(runs_dir: Path, run_id: str, out: Path, seconds: float = 900.0) -> Path:
+def export_run(
+    runs_dir: Path, run_id: str, out: Path, seconds: float = 900.0, engine: Sequence[str] = ENGINE
+) -> Path:
     """Write the zip of a run's best set, verified once more. Raises MKEvolveError with the reason."""
-    call = [*_PYTHON, "export", run_id, "--runs-dir", str(runs_dir.absolute()), "-o", str(out.absolute())]
+    call = [*engine, "export", run_id, "--runs-dir", str(runs_dir.absolute()), "-o", str(out.absolute())]
     try:
         done = subprocess.run(
             call,
@@ -116,11 +119,11 @@ def serve(page: Path, port: int, runs_dir: Path) -> None:
     os.execve(sys.executable, call, {**child_environment(), "MKEVOLVE_RUNS_DIR": str(runs_dir)})
 
 
-def _spawn(arguments: Sequence[str], folder: Path) -> None:
+def _spawn(call: Sequence[str], folder: Path) -> None:
     try:
         with (folder / "engine.log").open("ab") as log:
             process = subprocess.Popen(
-                [*_PYTHON, *arguments],
+                list(call),
                 cwd=_ROOT,
                 env=child_environment(),
                 stdin=subprocess.DEVNULL,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from dataclasses import asdict, dataclass
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import psutil
 
+from mkevolve_core.atomic import write_atomically
 from mkevolve_core.errors import ConfigError
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -63,9 +63,7 @@ def heartbeat_of(pid: int, now: float) -> Heartbeat:
 
 def write_heartbeat(path: Path, beat: Heartbeat) -> None:
     """Atomic: a reader sees the old one or the new one. Raises OSError."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(asdict(beat)))
-    temporary.replace(path)
+    write_atomically(path, json.dumps(asdict(beat)).encode())
 
 
 def read_heartbeat(path: Path) -> Heartbeat | None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import secrets
 from pathlib import Path
 
+from mkevolve_core.atomic import write_atomically
 from mkevolve_core.errors import JournalError
 
 _SHA = re.compile(r"[0-9a-f]{64}")
@@ -34,13 +33,10 @@ class FileArtifacts:
         path = self._folder / sha
         if path.exists():
             return sha
-        temporary = self._folder / f".{sha}.{secrets.token_hex(4)}"
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            _write(temporary, encode(text))
-            temporary.replace(path)
+            write_atomically(path, encode(text))
         except OSError as error:
-            temporary.unlink(missing_ok=True)
             raise JournalError(f"Cannot write to {self._folder}: {error.strerror}.") from error
         return sha
 
@@ -70,10 +66,3 @@ class MemoryArtifacts:
 
     def get(self, sha: str) -> str:
         return self._texts[sha]
-
-
-def _write(path: Path, content: bytes) -> None:
-    with path.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())

@@ -9,12 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import secrets
 import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from mkevolve_core.atomic import renamed_at_end
 from mkevolve_core.codec import dumps, to_plain
 from mkevolve_core.domain import Codebase, Subproblem, Verdict
 from mkevolve_core.errors import ConfigError
@@ -70,17 +70,14 @@ def build(
 
 def write_zip(export: ExportSet, path: Path) -> Path:
     """Write and return the path; the same set gives the same bytes. Raises ConfigError."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     date = time.gmtime(max(export.at, 315_532_800.0))[:6]  # a zip knows no year before 1980
     try:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
+        with renamed_at_end(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             for file in export.files:
                 info = zipfile.ZipInfo(f"{export.folder}/{file.path}", date)
                 info.compress_type, info.external_attr = zipfile.ZIP_DEFLATED, 0o644 << 16
                 archive.writestr(info, file.content)
-        temporary.replace(path)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigError(f"Cannot write {path}: {(error.strerror or str(error)).lower()}.") from error
     return path
 

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from mkevolve_core.atomic import renamed_at_end
 from mkevolve_core.errors import ConfigError
 from mkevolve_core.state import fold
 from store.journal import read_from
@@ -39,14 +40,14 @@ def pack(run: RunFolder, out: Path, *, force: bool = False) -> Path:
     live = liveness(run.path, state, time.time())
     if live.word in _AT_WORK and not force:
         raise ConfigError(f"Run {run.run_id} is {live.word}: pause or park it first, or use --force.")
-    temporary = out.with_name(f".{out.name}.{secrets.token_hex(4)}")
     try:
-        with tarfile.open(temporary, "w:gz", format=tarfile.PAX_FORMAT, compresslevel=6) as archive:
+        with (
+            renamed_at_end(out) as temporary,
+            tarfile.open(temporary, "w:gz", format=tarfile.PAX_FORMAT) as archive,
+        ):
             for path in _packed(run):
                 _add(archive, path, f"{run.run_id}/{path.relative_to(run.path).as_posix()}")
-        temporary.replace(out)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise ConfigError(f"Cannot write {out}: {(error.strerror or str(error)).lower()}.") from error
     return out
 
