@@ -1,0 +1,53 @@
+"""What an engineer asks of a run: written as command files, shown as chips with the engine's answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from mkevolve_core.commands import new_command_id, write_command
+from mkevolve_core.domain import Command, CommandKind
+from mkevolve_core.errors import CommandError
+from pages import _cache, _components
+from pages._words import plain
+
+_SHOWN = 8  # the newest commands; the log has them all
+
+
+def ask(run_id: str, kind: CommandKind, *ids: str, candidate: str | None = None, text: str = "") -> None:
+    """Write one command; a toast if it cannot be written."""
+    command = Command(new_command_id(), kind, ids, candidate, text=text.strip() or None)
+    try:
+        write_command(_cache.folder(run_id) / "commands", command)
+    except CommandError as error:
+        st.toast(plain(error), icon=":material/error:", duration="long")
+
+
+def chips(run_id: str) -> None:
+    """The newest commands and how far each has come."""
+    shown = _cache.commands(run_id)[-_SHOWN:]
+    _components.chips(key="chips", data={"chips": [_chip(row) for row in reversed(shown)]})
+
+
+def _chip(row: Mapping[str, Any]) -> dict[str, str]:
+    about = [row["subproblem_ids"] or "", f"→ {row['candidate_id']}" if row["candidate_id"] else ""]
+    return {
+        "id": row["command_id"],
+        "status": row["status"],
+        "what": " ".join([row["kind"], *filter(None, about)]),
+        "detail": _detail(row),
+    }
+
+
+def _detail(row: Mapping[str, Any]) -> str:
+    told = row["detail"] or ""
+    where = f"applied at iteration {row['iteration']}"
+    return {
+        "queued": "queued: the engine has not read it yet",
+        "accepted": f"accepted: {told}",
+        "applied": f"{where}: {told}" if told else where,
+        "refused": f"refused: {told}",
+        "withdrawn": "withdrawn",
+    }[row["status"]]

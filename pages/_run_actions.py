@@ -1,0 +1,130 @@
+"""What can be asked of a run as a whole: pause, resume, stop, kill, export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import streamlit as st
+
+from mkevolve_core import launch
+from mkevolve_core.domain import CommandKind
+from mkevolve_core.errors import MKEvolveError
+from pages import _cache
+from pages._commands import ask
+from pages._export import Export, exports, zip_name
+from pages._words import plain, ratio_word
+
+Row = Mapping[str, Any]
+RESTARTABLE = ("parked", "crashed", "lost", "failed")
+_KILL_WORD = "kill"
+
+
+def buttons(run: Row, prefix: str = "run") -> None:
+    """Pause or resume, stop, export, and what is behind the menu."""
+    with st.container(horizontal=True, width="content", gap="small", key=f"{prefix}_buttons"):
+        pause_or_resume(run, prefix)
+        _stop(run, prefix)
+        export(run, prefix)
+        _more(run, prefix)
+
+
+def pause_or_resume(run: Row, prefix: str) -> None:
+    word, run_id = run["word"], run["run_id"]
+    if word in RESTARTABLE:
+        told = "Start an engine that goes on from the journal."
+        st.button("Resume", icon=":material/play_arrow:", shortcut="P", type="primary", help=told,
+                  key=f"{prefix}_resume", on_click=lambda: resume(run_id))  # fmt: skip
+    elif word == "paused":
+        st.button("Resume", icon=":material/play_arrow:", shortcut="P", type="primary",
+                  key=f"{prefix}_resume", on_click=lambda: ask(run_id, CommandKind.RESUME))  # fmt: skip
+    else:
+        refusal = None if word == "running" else f"The run is {word}."
+        told = refusal or "Pause after the candidate in hand; the device is free meanwhile."
+        st.button("Pause", icon=":material/pause:", shortcut="P", disabled=refusal is not None, help=told,
+                  key=f"{prefix}_pause", on_click=lambda: ask(run_id, CommandKind.PAUSE))  # fmt: skip
+
+
+def resume(run_id: str) -> None:
+    try:
+        launch.resume_run(_cache.desk().runs_dir, run_id)
+    except MKEvolveError as error:
+        st.toast(plain(error), icon=":material/error:", duration="long")
+
+
+def _stop(run: Row, prefix: str) -> None:
+    active = run["word"] in ("running", "pausing", "paused")
+    told = "End this iteration, judge the whole, keep the best." if active else f"The run is {run['word']}."
+    st.button("Stop", icon=":material/stop:", disabled=not active, help=told, key=f"{prefix}_stop",
+              on_click=lambda: ask(run["run_id"], CommandKind.STOP))  # fmt: skip
+
+
+def _more(run: Row, prefix: str) -> None:
+    """The destructive verb, behind a menu, a typed word, and what it leaves."""
+    alive = run["active"] and run["word"] != "queued"
+    with st.popover(
+        "", icon=":material/more_horiz:", disabled=not alive, help="Kill the engine", key=f"{prefix}_more"
+    ):
+        best = ratio_word(run["best_speedup"], run["best_estimate"])
+        kept = (
+            f"best {best} of iteration {run['best_iteration']}"
+            if run["best_iteration"]
+            else "its journal so far"
+        )
+        st.text(f"Ends the engine and its children at once.\nKept: {kept}; Resume goes on from there.")
+        typed = st.text_input(f"Type “{_KILL_WORD}” to go on", key=f"{prefix}_kill_word")
+        st.button("Kill now", type="primary", disabled=typed != _KILL_WORD, key=f"{prefix}_kill",
+                  on_click=lambda: kill(run["run_id"]))  # fmt: skip
+
+
+def kill(run_id: str) -> None:
+    if not launch.kill_run(_cache.desk().runs_dir, run_id):
+        st.toast("No engine of this run was alive.")
+
+
+# ------------------------------------------------------------------------------ export
+
+
+def export(run: Row, prefix: str) -> None:
+    """Ask for the zip; once it is there and verified as a set, offer it."""
+    if run["best_iteration"] is None:
+        told = "No correct whole yet: nothing to export."
+        st.button("Export", icon=":material/download:", disabled=True, help=told, key=f"{prefix}_export")
+        return
+    path = _cache.folder(run["run_id"]) / "exports" / zip_name(run)
+    known = exports().of(path)
+    if known and known.status == "ready":
+        _offer(known, prefix)
+        return
+    busy = known is not None and known.status == "verifying"
+    st.button(
+        "Verifying…" if busy else "Export",
+        icon=":material/download:",
+        shortcut=None if busy else "X",
+        disabled=busy,
+        help=_export_help(known),
+        key=f"{prefix}_export",
+        on_click=lambda: exports().start(_cache.desk().runs_dir, run["run_id"], path),
+    )
+
+
+def _export_help(known: Export | None) -> str:
+    if known is None:
+        return "Verify the best set once more as a whole, then offer it as a zip."
+    if known.status == "verifying":
+        return "The set is being verified as a whole."
+    return f"Not verified as a set: {plain(known.detail)}"
+
+
+def _offer(known: Export, prefix: str) -> None:
+    st.download_button(
+        "Download zip",
+        data=known.path.read_bytes,
+        file_name=known.path.name,
+        mime="application/zip",
+        icon=":material/download:",
+        type="primary",
+        help=f"{known.path.name}: verified as a set.",
+        on_click="ignore",
+        key=f"{prefix}_download",
+    )
