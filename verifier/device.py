@@ -1,0 +1,86 @@
+"""Where candidates are judged: a GPU, or Triton's interpreter. The parent never imports torch to find out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mkevolve_core.errors import ConfigError
+from mkevolve_core.protocols import JobFailed
+from verifier.sandbox import LocalSandbox, default_mode
+
+INTERPRETER = "Triton interpreter"
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    name: str
+    capability: tuple[int, int]
+    memory_mb: int
+    shared_limit: int | None  # bytes for one program
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFacts:
+    """What `mkevolve doctor` shows. `trouble` says why a GPU that seems to be there cannot be used."""
+
+    gpus: tuple[Gpu, ...]
+    torch: str
+    triton: str
+    isolation: str
+    trouble: str = ""
+
+    @property
+    def device(self) -> str:
+        """The name that verdicts carry."""
+        return self.gpus[0].name if self.gpus else INTERPRETER
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """How one policy's candidates run here."""
+
+    device: str  # torch's spelling: "cpu", "cuda:0"
+    mode: str  # of the sandbox: "interpret", "gpu"
+    name: str  # for verdicts: "NVIDIA H200", "Triton interpreter"
+    gpu: Gpu | None
+
+
+def device_facts(sandbox: LocalSandbox) -> DeviceFacts:
+    """Asked in a job of its own. Raises SandboxError."""
+    mode, trouble = default_mode(), ""
+    try:
+        plain = sandbox.execute("facts", {}, seconds=120.0, mode=mode).value
+    except JobFailed as failed:
+        trouble = failed.detail
+        plain = sandbox.execute("facts", {}, seconds=120.0, mode="interpret").value
+    gpus = tuple(_read_gpu(gpu) for gpu in plain["gpus"])
+    return DeviceFacts(gpus, plain["torch"], plain["triton"], sandbox.isolation, trouble)
+
+
+def _read_gpu(plain: dict[str, object]) -> Gpu:
+    capability, shared = plain["capability"], plain["shared_limit"]
+    assert isinstance(capability, list)
+    return Gpu(
+        name=str(plain["name"]),
+        capability=(int(capability[0]), int(capability[1])),
+        memory_mb=int(str(plain["memory_mb"])),
+        shared_limit=shared if isinstance(shared, int) else None,
+    )
+
+
+def find_place(facts: DeviceFacts, wanted: str) -> Place:
+    """For a policy's device: "auto", "cpu", "cuda", "cuda:1". Raises ConfigError where it is not there."""
+    if wanted == "cpu" or (wanted == "auto" and not facts.gpus):
+        return Place("cpu", "interpret", INTERPRETER, None)
+    number = 0 if wanted in ("auto", "cuda") else _number(wanted)
+    if number >= len(facts.gpus):
+        found = f"{len(facts.gpus)} found" if facts.gpus else "no GPU found"
+        raise ConfigError(f"Device '{wanted}' is not on this machine ({found}): use auto or cpu.")
+    return Place(f"cuda:{number}", "gpu", facts.gpus[number].name, facts.gpus[number])
+
+
+def _number(wanted: str) -> int:
+    kind, _, number = wanted.partition(":")
+    if kind != "cuda" or not number.isdigit():
+        raise ConfigError(f"Unknown device '{wanted}': use auto, cpu or cuda:0.")
+    return int(number)
