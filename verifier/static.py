@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from mkevolve_core.domain import Codebase
 from verifier.bans import Finding, find_bans, settings_changed
-from verifier.syntax import Place, Program, Unit, Unparsable, build_program, mentioned_names, parse_codebase
+from verifier.syntax import Place, Program, Unit, Unparsable, build_program, parse_codebase
 from verifier.torch_use import torch_base, torch_computes
 
 NO_LAUNCH = "no launch of a kernel of its own can be reached from forward"
@@ -44,9 +44,15 @@ def check_codebase(candidate: Codebase, torch_parts: tuple[str, ...] = ()) -> St
     refusal = _refusal(program, computes, launches, several)
     findings = [*computes, *_other_findings(program, places)]
     if not launches and not torch_parts:
-        findings.insert(0, Finding("no_launch", candidate.entry, 1, NO_LAUNCH))
+        findings.insert(0, _no_launch(program, places))
     flags = tuple(_spelled(finding, several) for finding in findings)
     return StaticReport(refusal, flags, tuple(sorted(program.kernels)), None, tuple(findings))
+
+
+def _no_launch(program: Program, places: list[Place]) -> Finding:
+    forward = next((place for place in places if place.node.name == "forward"), None)
+    path, line = (forward.unit.path, forward.node.lineno) if forward else (program.entry, 1)
+    return Finding("no_launch", path, line, NO_LAUNCH)
 
 
 def _refusal(program: Program, computes: list[Finding], launches: bool, several: bool) -> str | None:
@@ -69,11 +75,11 @@ def _spelled(finding: Finding, several: bool) -> str:
 
 def _may_launch(program: Program, places: list[Place]) -> bool:
     """A kernel's name, or an attribute that may hold one, occurs in a function that forward reaches."""
-    names = {name for place in places for name in mentioned_names(place.node)}
+    names = {name for place in places for name in program.mentioned(place.node)}
     held = {
         attribute
         for attribute, values in program.attributes.items()
-        if any(mentioned_names(value) & program.kernels.keys() for _, value in values)
+        if any(program.mentioned(value) & program.kernels.keys() for _, value in values)
     }
     return bool(names & (program.kernels.keys() | held | _kernel_variables(program)))
 
@@ -84,7 +90,7 @@ def _kernel_variables(program: Program) -> set[str]:
         target.id
         for unit in program.units
         for node in unit.tree.body
-        if isinstance(node, ast.Assign) and mentioned_names(node.value) & program.kernels.keys()
+        if isinstance(node, ast.Assign) and program.mentioned(node.value) & program.kernels.keys()
         for target in node.targets
         if isinstance(target, ast.Name)
     }
@@ -115,12 +121,17 @@ def _other_findings(program: Program, places: list[Place]) -> Iterator[Finding]:
 def _guarded_launches(program: Program, place: Place) -> Iterator[Finding]:
     """`try` around host work whose handler does not raise again: a broken kernel would go unseen."""
     for node in ast.walk(place.node):
-        if not isinstance(node, ast.Try):
-            continue
-        for handler in node.handlers:
-            if not any(isinstance(item, ast.Raise) for item in ast.walk(handler)):
-                text = "an exception handler goes on without the code that failed"
-                yield Finding("fallback", place.unit.path, handler.lineno, text)
+        if isinstance(node, ast.ExceptHandler) and not _raises(node) or _suppresses(place.unit, node):
+            text = "an exception handler goes on without the code that failed"
+            yield Finding("fallback", place.unit.path, getattr(node, "lineno", 1), text)
+
+
+def _raises(handler: ast.ExceptHandler) -> bool:
+    return any(isinstance(item, ast.Raise) for item in ast.walk(handler))
+
+
+def _suppresses(unit: Unit, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and unit.origin(node.func) == "contextlib.suppress"
 
 
 def _remembering(place: Place) -> Iterator[Finding]:

@@ -193,6 +193,13 @@ class Program:
     kernels: dict[str, Place] = field(default_factory=dict)
     attributes: dict[str, list[tuple[Unit, ast.AST]]] = field(default_factory=dict)  # self.NAME = value
 
+    aliases: dict[str, set[str]] = field(default_factory=dict)  # own names under other names
+
+    def mentioned(self, node: ast.AST) -> set[str]:
+        """Every name that occurs in it, and what own thing each may be another name of."""
+        names = mentioned_names(node)
+        return names.union(*(self.aliases.get(name, ()) for name in names))
+
     def reachable(self) -> list[Place]:
         """Functions that `ModelNew.forward` may call: by name, so rather too many than too few."""
         queue = [place for unit, node in self._models() for place in self._entry_points(unit, node)]
@@ -217,11 +224,11 @@ class Program:
                 yield from self._entry_points(*other, depth + 1)
 
     def _called_from(self, place: Place) -> Iterator[Place]:
-        for name in mentioned_names(place.node):
+        for name in self.mentioned(place.node):
             yield from self.functions.get(name, [])
             yield from self._instances(name, with_init=True)
             for _, value in self.attributes.get(name, []):
-                for held in mentioned_names(value):
+                for held in self.mentioned(value):
                     yield from self._instances(held, with_init=False)
                     yield from [] if isinstance(value, ast.Call) else self.functions.get(held, [])
 
@@ -252,9 +259,22 @@ def build_program(units: tuple[Unit, ...], entry: str) -> Program:
     program = Program(units, entry)
     for unit in units:
         _index(program, unit, unit.tree, None)
+        for name, own in _own_aliases(unit):
+            program.aliases.setdefault(name, set()).add(own)
         for node in unit.nodes:
             _index_assignment(program, unit, node)
     return program
+
+
+def _own_aliases(unit: Unit) -> Iterator[tuple[str, str]]:
+    """`from .part import ModelNew as Part`, `Block = Part`."""
+    for node in unit.nodes:
+        if isinstance(node, ast.ImportFrom) and not _is_outside(unit, node):
+            yield from ((alias.asname, alias.name) for alias in node.names if alias.asname)
+    for name, value in _assigned_names(unit.nodes):
+        own = last_name(value)
+        if own and unit.origin(value) is None:
+            yield name, own
 
 
 def _index(program: Program, unit: Unit, parent: ast.AST, owner: ast.ClassDef | None) -> None:

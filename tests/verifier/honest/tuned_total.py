@@ -1,0 +1,28 @@
+"""Tuning trials may add up, because the output is reset before each."""
+
+import torch
+import torch.nn as nn
+import triton
+import triton.language as tl
+
+PROBLEM = "total"
+EXPECTED = {"correct"}
+
+
+@triton.autotune(
+    configs=[triton.Config({"BLOCK": 256}), triton.Config({"BLOCK": 1024})],
+    key=["n"],
+    reset_to_zero=["out_ptr"],
+)
+@triton.jit
+def total_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+    tl.atomic_add(out_ptr, tl.sum(x, axis=0))
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        out = torch.zeros(1, device=x.device, dtype=x.dtype)
+        total_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](x, out, x.numel())
+        return out
