@@ -138,7 +138,8 @@ def _part(state: RunState, item: SubproblemState) -> Part:
     used = state.used.get(name, 0) if budget is not None else 0
     seen = [state.candidates[candidate] for candidate in item.candidates]
     shown = state.candidates.get(item.chosen) if item.chosen else _best(seen)
-    return Part(item, _word(state, item, shown, (budget or 0) - used), shown, budget, used)
+    under_way = 0 < used < (budget or 0) and not item.pinned
+    return Part(item, _word(state, item, shown, under_way), shown, budget, used)
 
 
 def _best(seen: Sequence[CandidateState]) -> CandidateState | None:
@@ -149,11 +150,11 @@ def _best(seen: Sequence[CandidateState]) -> CandidateState | None:
     return next((one for one in reversed(seen) if one.verdict), None)
 
 
-def _word(state: RunState, item: SubproblemState, shown: CandidateState | None, left: int) -> str:
-    evolving = state.phase is RunPhase.RUNNING and state.evaluated < state.iteration and left > 0
+def _word(state: RunState, item: SubproblemState, shown: CandidateState | None, under_way: bool) -> str:
+    evolving = state.phase is RunPhase.RUNNING and state.evaluated < state.iteration
     if item.swapped:
         return "swapped"
-    if evolving and (item.step or _waits(state, item)):
+    if evolving and (under_way or item.step or _waits(state, item)):
         return "working"
     if shown and shown.counts:
         return "correct"
