@@ -1,0 +1,1 @@
+"""Triton source for a traced graph: lower, plan kernels, emit them, assemble the module."""
