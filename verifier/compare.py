@@ -1,7 +1,7 @@
 """Outputs against the reference in double precision, on every element, in the judge's own process.
 
-An element passes where |got - exact| <= max(atol + rtol*|exact|, the reference's own largest error), so that no
-candidate is asked for more accuracy than the reference has. Integers and booleans must be equal.
+An element passes where |got - exact| <= max(atol + rtol*|exact|, the reference's own largest error), so
+that no candidate is asked for more accuracy than the reference has. Integers and booleans must be equal.
 """
 
 from __future__ import annotations
@@ -113,9 +113,7 @@ def _chunks(got: Array, expected: Array, exact: Array) -> Iterator[tuple[slice, 
         yield here, g, plain, true
 
 
-def _result(
-    got: Array, exact: Array, wrong: Array, worst: float, bound: float, kernelbench: bool
-) -> _Result:
+def _result(got: Array, exact: Array, wrong: Array, worst: float, bound: float, kernelbench: bool) -> _Result:
     count = int(np.count_nonzero(wrong))
     is_finite = np.isfinite(worst)
     return _Result(
@@ -135,7 +133,8 @@ def _where(got: Array, exact: Array, wrong: Array) -> str:
     at = ", ".join(str(int(index)) for index in first)
     text = f"[{at}]: got {float(got[first]):.7g}, expected {float(exact[first]):.7g}"
     box = _box(wrong.reshape(got.shape))
-    return text if len(box) == 0 or wrong.all() else f"{text}; all wrong ones lie in [{', '.join(box)}]"
+    whole = [f"0:{size}" for size in got.shape]
+    return text if box == whole else f"{text}; all wrong ones lie in [{', '.join(box)}]"
 
 
 def _box(wrong: Array) -> list[str]:
@@ -157,5 +156,3 @@ def _as_case(name: str, place: str, result: _Result) -> Case:
         fraction_wrong=result.wrong / result.total if result.total else 0.0,
         where=where,
     )
-
-

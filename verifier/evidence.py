@@ -1,7 +1,7 @@
 """Who did the work: launches of the candidate's own kernels, and what PyTorch computed beside them.
 
-Installed in the runner before the candidate is imported. What it reports comes from the candidate's process: it
-convicts the careless, and clears nobody.
+Installed in the runner before the candidate is imported. What it reports comes from the candidate's
+process: it convicts the careless, and clears nobody.
 """
 
 from __future__ import annotations
@@ -22,30 +22,30 @@ _MAX_FRAMES = 200
 
 _CREATES = "empty empty_strided empty_permuted zeros ones full arange scalar_tensor eye lift lift_fresh"
 _FILLS = "fill_ zero_ copy_ _to_copy clone contiguous resize_ set_ detach_ lift_fresh_copy"
-_VIEWS = (
-    "view _unsafe_view view_as _reshape_alias reshape reshape_as as_strided as_strided_ alias detach t t_ permute "
-    "transpose transpose_ movedim swapaxes unsqueeze unsqueeze_ squeeze squeeze_ expand expand_as broadcast_to "
-    "flatten unflatten ravel select slice narrow split split_with_sizes chunk tensor_split unbind unfold diagonal "
-    "real imag view_as_real view_as_complex numpy_T mT mH adjoint"
-)
-_METADATA = (
-    "_local_scalar_dense item is_same_size size stride numel sym_size sym_stride sym_numel storage_offset "
-    "sym_storage_offset is_contiguous is_nonzero record_stream pin_memory _pin_memory is_pinned"
-)
+_VIEWS = """
+view _unsafe_view view_as _reshape_alias reshape reshape_as as_strided as_strided_ alias detach t t_ permute
+transpose transpose_ movedim swapaxes unsqueeze unsqueeze_ squeeze squeeze_ expand expand_as broadcast_to
+flatten unflatten ravel select slice narrow split split_with_sizes chunk tensor_split unbind unfold diagonal
+real imag view_as_real view_as_complex numpy_T mT mH adjoint
+"""
+_METADATA = """
+_local_scalar_dense item is_same_size size stride numel sym_size sym_stride sym_numel storage_offset is_pinned
+sym_storage_offset is_contiguous is_nonzero record_stream pin_memory _pin_memory
+"""
 _MOVES = frozenset(f"aten::{name}" for name in " ".join((_CREATES, _FILLS, _VIEWS, _METADATA)).split())
 _PREFIXES = ("aten::empty", "aten::new_", "aten::zeros", "aten::ones", "aten::full")
 
 
 @dataclass(slots=True)
 class LaunchLog:
-    """Counts completed launches of kernels that the folder's files define, and keeps what they compiled to."""
+    """Counts launches of kernels that the folder's files define, and keeps what they compiled to."""
 
     folder: Path
     completed: int = 0
     failed: int = 0
     depth: int = 0  # inside a launch, where the interpreter itself uses PyTorch
     compiled: dict[int, Any] = field(default_factory=dict)
-    _originals: dict[type, Any] = field(default_factory=dict)
+    _originals: dict[Any, Any] = field(default_factory=dict)
 
     def install(self) -> None:
         for kind in (JITFunction, InterpretedFunction):
@@ -95,7 +95,7 @@ def _defined_below(kernel: Any, folder: Path) -> bool:
 
 
 class ComputeLog(TorchDispatchMode):  # type: ignore[misc]
-    """While it is entered: every PyTorch operation that computes, with the candidate's line that asked for it."""
+    """While it is entered: every PyTorch operation that computes, and the line that asked for it."""
 
     def __init__(self, launches: LaunchLog, torch_parts: frozenset[str]) -> None:
         super().__init__()

@@ -35,7 +35,7 @@ class Line:
 def as_job_failed(error: BaseException, folder: Path, kind: str) -> JobFailed:
     """The kind is sharpened where the exception tells: "memory", "compile", "import" for syntax errors."""
     line = line_in(error, folder)
-    message = f"{_name(error)}: {_message(error)}" + (f" ({line})" if line else "")
+    message = _message(error) + (f" ({line})" if line else "")
     return JobFailed(_kind(error, kind), message[:_MAX_DETAIL])
 
 
@@ -108,15 +108,16 @@ def _name(error: BaseException) -> str:
 def _message(error: BaseException) -> str:
     """The last line that says something; the interpreter's wrapper gives way to what it wraps."""
     causes = _deepest_first(error)
-    if _name(error) == "InterpreterError":
-        return f"{_name(causes[0])}: {causes[0]}" if len(causes) > 1 else str(error)
+    if _name(error) == "InterpreterError" and len(causes) > 1:
+        return _message(causes[0])
     if _name(error) in _COMPILE_ERRORS:
         error = next(link for link in causes if _name(link) in _COMPILE_ERRORS)
-        return str(getattr(error, "error_message", None) or error).strip().splitlines()[-1]
-    if isinstance(error, SyntaxError):
-        return error.msg
-    lines = [line.strip() for line in _text(error).splitlines() if line.strip()]
-    return lines[0] if lines else "no message"
+        text = str(getattr(error, "error_message", None) or error).strip().splitlines()[-1]
+    elif isinstance(error, SyntaxError):
+        text = error.msg
+    else:
+        text = next((line.strip() for line in _text(error).splitlines() if line.strip()), "no message")
+    return f"{_name(error)}: {text}"
 
 
 def _text(error: BaseException) -> str:

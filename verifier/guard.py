@@ -1,7 +1,7 @@
 """The trusted process between the zygote and one runner: it separates, waits, and leaves nothing alive.
 
-It stays outside the runner's pid namespace, so hostile code can neither see nor stop it. When the judge says so,
-or dies, everything that the job started is killed.
+It stays outside the runner's pid namespace, so hostile code can neither see nor stop it. When the judge
+says so, or dies, everything that the job started is killed.
 """
 
 from __future__ import annotations

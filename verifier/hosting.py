@@ -43,13 +43,17 @@ def import_candidate(files: list[dict[str, str]], entry: str) -> type[torch.nn.M
     return found
 
 
-def construct(model_class: type[torch.nn.Module], init: dict[str, Tree], reader: MemoryReader) -> torch.nn.Module:
+def construct(
+    model_class: type[torch.nn.Module], init: dict[str, Tree], reader: MemoryReader
+) -> torch.nn.Module:
     """In eval mode, on the CPU. Raises JobFailed("interface") where the constructor takes other arguments."""
     args, kwargs = decode(init["args"], reader.read), decode(init["kwargs"], reader.read)
     try:
         inspect.signature(model_class).bind(*args, **kwargs)
     except TypeError as error:
-        raise JobFailed("interface", f"ModelNew does not take Model's constructor arguments: {error}") from None
+        raise JobFailed(
+            "interface", f"ModelNew does not take Model's constructor arguments: {error}"
+        ) from None
     except ValueError:
         pass  # no signature to look at
     with hostile("raise"):
@@ -61,7 +65,9 @@ def check_call(model: torch.nn.Module, inputs: tuple[Any, ...]) -> None:
     try:
         inspect.signature(model.forward).bind(*inputs)
     except TypeError as error:
-        raise JobFailed("interface", f"ModelNew.forward does not take Model.forward's inputs: {error}") from None
+        raise JobFailed(
+            "interface", f"ModelNew.forward does not take Model.forward's inputs: {error}"
+        ) from None
     except ValueError:
         return
 
@@ -92,7 +98,7 @@ def load_weights(
 ) -> Mismatch | None:
     """The reference's weights by name and shape; `names` maps the candidate's names to the reference's."""
     with hostile("raise"):
-        state = dict(model.state_dict())
+        state: dict[str, torch.Tensor] = dict(model.state_dict())
         parameters = {name for name, _ in model.named_parameters(remove_duplicate=False)}
     known = {row["name"]: row for row in table}
     wanted = {name: names.get(name, name) for name in state}
@@ -106,7 +112,10 @@ def load_weights(
 
 
 def _compare(
-    state: dict[str, torch.Tensor], parameters: set[str], wanted: dict[str, str], known: dict[str, dict[str, Any]]
+    state: dict[str, torch.Tensor],
+    parameters: set[str],
+    wanted: dict[str, str],
+    known: dict[str, dict[str, Any]],
 ) -> Mismatch | None:
     given = set(wanted.values())
     missing = [name for name, row in known.items() if row["required"] and name not in given]
@@ -130,24 +139,30 @@ def _shape(shape: list[int]) -> str:
 # ------------------------------------------------------------------------------------- outputs
 
 
-def match_outputs(value: Any, expected: Tree, device: str, place: str = "its output") -> Iterator[tuple[Any, Spec]]:
+def match_outputs(
+    value: Any, expected: Tree, device: str, place: str = "its output"
+) -> Iterator[tuple[Any, Spec]]:
     """Pairs of the candidate's tensors and where they belong. Raises JobFailed("interface")."""
     kind, content = next(iter(expected.items()))
     if kind == "tensor":
         _check_tensor(value, content, device, place)
         yield value, content
-    elif kind in ("list", "tuple"):
-        if not isinstance(value, list | tuple) or len(value) != len(content):
-            raise JobFailed("interface", f"{place} is {_kind(value)}, expected a {kind} of {len(content)}")
-        for number, item in enumerate(content):
-            yield from match_outputs(value[number], item, device, f"{place}[{number}]")
-    elif kind == "dict":
-        if not isinstance(value, dict) or list(value) != [key for key, _ in content]:
-            raise JobFailed("interface", f"{place} is {_kind(value)}, expected a dict with Model's keys")
-        for key, item in content:
+    elif kind in ("list", "tuple", "dict"):
+        for key, item in _items(value, kind, content, place):
             yield from match_outputs(value[key], item, device, f"{place}[{key!r}]")
     elif not _is_literal(value, expected):
         raise JobFailed("interface", f"{place} is {_kind(value)}, expected {content!r}")
+
+
+def _items(value: Any, kind: str, content: list[Any], place: str) -> list[tuple[Any, Tree]]:
+    """A container's expected keys and trees, once the value has them."""
+    if kind == "dict":
+        if not isinstance(value, dict) or list(value) != [key for key, _ in content]:
+            raise JobFailed("interface", f"{place} is {_kind(value)}, expected a dict with Model's keys")
+        return [(key, item) for key, item in content]
+    if not isinstance(value, list | tuple) or len(value) != len(content):
+        raise JobFailed("interface", f"{place} is {_kind(value)}, expected a {kind} of {len(content)}")
+    return list(enumerate(content))
 
 
 def _is_literal(value: Any, expected: Tree) -> bool:

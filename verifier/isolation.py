@@ -218,7 +218,7 @@ def _device_files() -> list[Path]:
 
 
 def describe(namespaces: Iterable[str], achieved: Iterable[str], own_proc: bool) -> str:
-    """As "user+net+pid namespaces, own /proc, landlock, limits", or "weak: ..." where essential parts are missing."""
+    """As "user+net+pid namespaces, landlock, limits", or "weak: ..." where essential parts are missing."""
     names, rest = list(namespaces), list(achieved)
     parts = [f"{'+'.join(names)} namespaces"] if names else []
     parts += ["own /proc"] if own_proc else []

@@ -1,13 +1,13 @@
 """The one function that verifies anything: reference and candidate in, verdict out.
 
-The reference and the candidate each run in sandboxed processes of their own; seeds, inputs, weights, expected
-outputs, tolerance and comparison belong to this process. A candidate's failure is a verdict; ours is an error.
+The reference and the candidate each run in sandboxed processes of their own; seeds, inputs, weights,
+expected outputs, tolerance and comparison belong to this process. A candidate's failure is a verdict; ours
+is an error.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -66,7 +66,9 @@ class LocalJudge:
         place = find_place(self._device_facts(), policy.device)
         verdict = self._refuse(candidate, policy) or self._judge(reference, candidate, policy, place)
         device = verdict.device or place.name
-        return replace(verdict, device=device, isolation=self._sandbox.isolation, seconds=time.monotonic() - began)
+        return replace(
+            verdict, device=device, isolation=self._sandbox.isolation, seconds=time.monotonic() - began
+        )
 
     def _device_facts(self) -> DeviceFacts:
         if self._facts is None:
@@ -93,7 +95,8 @@ class LocalJudge:
             detail = f"The reference cannot be run: {failed.detail}"
             return Verdict(Outcome.UNJUDGEABLE, detail, flags=static_flags)
         if plan.stochastic > _STOCHASTIC:
-            detail = f"Two runs of the reference on the same inputs differ by {plan.stochastic:.1%} of its largest output"
+            share = f"{plan.stochastic:.1%} of its largest output"
+            detail = f"Two runs of the reference on the same input differ by {share}: it draws at random"
             return Verdict(Outcome.UNJUDGEABLE, detail, flags=static_flags)
         flags = (*static_flags, *self._reference_flags(plan, policy))
         try:
@@ -105,7 +108,11 @@ class LocalJudge:
         return replace(verdict, weights=weights, flags=(*flags, *order, *verdict.flags))
 
     def _reference_flags(self, plan: Plan, policy: Policy) -> tuple[str, ...]:
-        return ("an output of zeros would pass: it lies below the tolerance",) if zeros_would_pass(plan, policy) else ()
+        return (
+            ("an output of zeros would pass: it lies below the tolerance",)
+            if zeros_would_pass(plan, policy)
+            else ()
+        )
 
     # ------------------------------------------------------------------------------------ running
 
@@ -146,7 +153,9 @@ class LocalJudge:
         cases, kernelbench = _compare(ran, policy)
         is_right = all(case.passed for case in cases)
         errors = [case.max_error for case in cases]
-        known = None if None in errors else max((error for error in errors if error is not None), default=None)
+        known = (
+            None if None in errors else max((error for error in errors if error is not None), default=None)
+        )
         verdict = Verdict(
             Outcome.CORRECT, cases=cases, kernelbench_rule=kernelbench, max_error=known, flags=_flags(answer)
         )
@@ -183,7 +192,9 @@ def _timed(policy: Policy) -> Policy:
     return replace(policy, repeats=max(1, policy.repeats // _QUICK))
 
 
-def _payload(candidate: Codebase, policy: Policy, place: Place, plan: Plan, outputs: Outputs) -> dict[str, Any]:
+def _payload(
+    candidate: Codebase, policy: Policy, place: Place, plan: Plan, outputs: Outputs
+) -> dict[str, Any]:
     timed = _timed(policy)
     is_timed = place.gpu is not None and policy.timing is not TimingMode.OFF
     return {
@@ -206,14 +217,19 @@ def _config_payload(plan: Plan, outputs: Outputs, number: int) -> dict[str, Any]
         "weights": list(config.weights) if by_name else None,
         "recheck": outputs.rechecks[number],
         "cases": [
-            {"inputs": case.inputs, "outputs": tree, "same_buffers": case.same_buffers, "timed": case.as_given}
+            {
+                "inputs": case.inputs,
+                "outputs": tree,
+                "same_buffers": case.same_buffers,
+                "timed": case.as_given,
+            }
             for case, tree in zip(config.cases, outputs.trees[number], strict=True)
         ],
     }
 
 
 def _compare(ran: _Ran, policy: Policy) -> tuple[tuple[Case, ...], bool]:
-    """Every case, then what was kept from the timed loops; and KernelBench's rule on the file's own inputs."""
+    """Every case and what was kept from the timed loops; KernelBench's rule on the file's own inputs."""
     compared = []
     several = len(ran.plan.configs) > 1
     answers = iter(ran.answer.cases)
@@ -250,5 +266,3 @@ def _hint(ran: _Ran, place: Place) -> str:
     if place.gpu is not None or "bfloat16" not in text:
         return ""
     return " (Triton's interpreter computes bfloat16 wrongly: convert to float32 after loading)"
-
-

@@ -1,4 +1,5 @@
-"""Times as the judge takes them from a runner's samples: by events, or by the wall clock where they disagree."""
+"""Times as the judge takes them from a runner's samples: by events, or by the wall clock where they
+disagree."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """What the reference answered, kept by the judge: cases, expected outputs, and where a candidate's go.
 
-It comes from a hostile process (the problem file is one), so its memory must be sealed and its specs must fit.
+It comes from a hostile process (the problem file is one), so its memory must be sealed and its specs must
+fit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from mkevolve_core.codec import from_plain
 from mkevolve_core.protocols import JobFailed
 from verifier import wire
-from verifier.sandbox import Answer
+from verifier.conversation import Answer
 
 Tree: TypeAlias = dict[str, Any]
 Spec: TypeAlias = dict[str, Any]
@@ -26,7 +27,7 @@ _ALIGN = 64
 _POISON = b"\xff" * (1 << 20)  # NaN in every floating-point format
 
 # bfloat16 has no numpy type: its bits are the upper half of a float32's.
-_NUMPY = {
+_NUMPY: dict[str, np.dtype[Any]] = {
     "float64": np.dtype("<f8"),
     "float32": np.dtype("<f4"),
     "float16": np.dtype("<f2"),
@@ -84,7 +85,7 @@ class Memory:
         self._map = mmap.mmap(fd, self.size, prot=mmap.PROT_READ)
 
     def array(self, spec: Spec) -> np.ndarray[Any, Any]:
-        """The tensor in place, as its numpy type (bfloat16 as raw bits). Raises ValueError where it does not fit."""
+        """The tensor in place, bfloat16 as raw bits. Raises ValueError where it does not fit."""
         dtype = _NUMPY[spec["dtype"]]
         strides = [step * dtype.itemsize for step in spec["stride"]]
         return np.ndarray(spec["shape"], dtype, self._map, spec["offset"], strides)
@@ -204,4 +205,3 @@ class Outputs:
 def _poison(fd: int, size: int) -> None:
     for offset in range(0, size, len(_POISON)):
         os.pwrite(fd, _POISON[: size - offset], offset)
-

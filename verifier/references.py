@@ -1,4 +1,5 @@
-"""The judge's memory of references: run once in the sandbox, used for a number of candidates, then drawn anew."""
+"""The judge's memory of references: run once in the sandbox, used for a number of candidates, then drawn
+anew."""
 
 from __future__ import annotations
 
@@ -63,7 +64,7 @@ class References:
 
     def _draw(self, reference: str, policy: Policy, place: Place, by_name: bool) -> Plan:
         """On a GPU a changed distribution may trip an assertion that ends the process: then without."""
-        payload = {
+        payload: dict[str, Any] = {
             "source": reference,
             "device": place.device,
             "cases": policy.cases,
@@ -74,7 +75,7 @@ class References:
             "keep_weights": not by_name,
             "variants": True,
         }
-        init_seed = None if by_name else int(payload["init_seed"])
+        init_seed = None if by_name else payload["init_seed"]
         try:
             return self._run(payload, policy, place, init_seed)
         except JobFailed:

@@ -40,6 +40,8 @@ def preload(mode: str, root: str) -> None:
 
     for module in pkgutil.iter_modules(jobs.__path__):
         _preload_job(module.name)
+    if mode != "compile":
+        importlib.import_module("torch._dynamo")  # the first dispatch mode of a process loads it: a second
     if mode == "interpret":
         importlib.import_module("verifier.warm").interpret_once()
     sources = [Path(root, "verifier"), Path(root, "mkevolve_core")]

@@ -22,7 +22,7 @@ class SecondGate:
     def pass_through(
         self, verdict: Verdict, candidate: Codebase, policy: Policy, plan: Plan, answer: CandidateAnswer
     ) -> Verdict:
-        """The verdict with resources, estimate and shares, or a compile error. Raises JobFailed, SandboxError."""
+        """With resources, estimate and shares, or a compile error. Raises JobFailed, SandboxError."""
         launches = _repeated(plan, [list(config.entries) for config in answer.configs])
         operations = _repeated(plan, [list(config.operations) for config in plan.configs])
         try:

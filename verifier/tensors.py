@@ -1,8 +1,9 @@
 """Values with tensors to plain JSON and raw bytes, and back, in the sandbox's children.
 
-A tree is JSON: {"tensor": spec}, {"value": scalar}, {"list": [...]}, {"tuple": [...]}, {"dict": [[key, tree]]},
-{"dtype": name}, {"device": name}, {"float": "nan"}. A spec says where a tensor's bytes lie in a memfd:
-{"dtype": "float32", "shape": [37, 100], "stride": [100, 1], "offset": 0}. Only plain tensors become specs.
+A tree is JSON: {"tensor": spec}, {"value": scalar}, {"list": [...]}, {"tuple": [...]}, {"dict": [[key,
+tree]]}, {"dtype": name}, {"device": name}, {"float": "nan"}. A spec says where a tensor's bytes lie in a
+memfd: {"dtype": "float32", "shape": [37, 100], "stride": [100, 1], "offset": 0}. Only plain tensors become
+specs.
 """
 
 from __future__ import annotations

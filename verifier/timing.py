@@ -1,7 +1,9 @@
-"""The stopwatch inside a runner on a GPU: cold L2, CUDA events, device-wide waits, and the wall clock beside them.
+"""The stopwatch inside a runner on a GPU: cold L2, CUDA events, device-wide waits, and the wall clock
+beside them.
 
-Every function it uses is taken when this file is imported, in the zygote, before any candidate exists; a candidate
-that bends `torch.cuda.Event` or `time` bends nothing here. Its numbers still come from the candidate's process.
+Every function it uses is taken when this file is imported, in the zygote, before any candidate exists; a
+candidate that bends `torch.cuda.Event` or `time` bends nothing here. Its numbers still come from the
+candidate's process.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ _DRY_WINDOWS = 50
 
 _now_ns = time.perf_counter_ns
 _Event: Any = getattr(torch._C, "_CudaEventBase", None)
-_record = getattr(_Event, "record", None)
-_elapsed_ms = getattr(_Event, "elapsed_time", None)
-_wait_for_device = getattr(torch._C, "_cuda_synchronize", None)
+_record: Any = getattr(_Event, "record", None)
+_elapsed_ms: Any = getattr(_Event, "elapsed_time", None)
+_wait_for_device: Any = getattr(torch._C, "_cuda_synchronize", None)
 _zero = torch.Tensor.zero_
 _current_stream = torch.cuda.current_stream
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """Milliseconds of every timed call by both clocks; `overhead_ms` is the wall clock's own in an empty window."""
+    """Milliseconds of every timed call by both clocks; `overhead_ms` is the wall clock's in a dry window."""
 
     event_ms: list[float]
     wall_ms: list[float]
@@ -53,7 +55,7 @@ class Stopwatch:
         warmup: int,
         repeats: int,
     ) -> Samples:
-        """`before` and `after` get the number of the call and run outside the window; warm-up looks the same."""
+        """`before` and `after` get the call's number and run outside the window; warm-up looks the same."""
         overhead = self._run(_do_nothing, _ignore, _ignore_result, _DRY_WINDOWS)
         samples = self._run(call, before, after, warmup + repeats)
         median = sorted(wall for _, wall in overhead)[len(overhead) // 2]

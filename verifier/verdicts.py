@@ -42,7 +42,9 @@ def of_cheating(answer: CandidateAnswer, policy: Policy, is_right: bool) -> str 
     if tampering:
         return sentence(f"It {tampering[0]}")
     if not answer.launches and not policy.torch_parts and (operations or not is_right):
-        return sentence(f"No kernel of its own was launched{_failed_launches(answer)}{_came_from(operations)}")
+        return sentence(
+            f"No kernel of its own was launched{_failed_launches(answer)}{_came_from(operations)}"
+        )
     if operations:
         return sentence(f"PyTorch computed beside its kernels: {_operations(operations)}")
     return None
@@ -72,7 +74,9 @@ def of_wrong_cases(cases: Sequence[Case]) -> str:
     first = wrong[0]
     share = f"{100 * (first.fraction_wrong or 0.0):.3g} % of its elements are wrong"
     bound = f" by up to {first.max_error:.3g} (bound {first.bound:.3g})" if _has_numbers(first) else ""
-    return sentence(f"{len(wrong)} of {len(cases)} cases are wrong; '{first.name}': {share}{bound}, {first.where}")
+    return sentence(
+        f"{len(wrong)} of {len(cases)} cases are wrong; '{first.name}': {share}{bound}, {first.where}"
+    )
 
 
 def _has_numbers(case: Case) -> bool:

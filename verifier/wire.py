@@ -1,7 +1,8 @@
-"""What crosses between the judge and its children: length-prefixed strict JSON, descriptors, sealed memory.
+"""What crosses between the judge and its children: length-prefixed strict JSON, descriptors, sealed
+memory.
 
-Nothing is ever unpickled. JSON with NaN, infinities, duplicate keys or too much of it is refused. Tensors travel
-as raw bytes in memfds that neither side can change any more once they are sealed.
+Nothing is ever unpickled. JSON with NaN, infinities, duplicate keys or too much of it is refused. Tensors
+travel as raw bytes in memfds that neither side can change any more once they are sealed.
 """
 
 from __future__ import annotations

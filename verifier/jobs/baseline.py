@@ -50,6 +50,10 @@ def _time(model_class: type[torch.nn.Module], config: InputConfig, payload: dict
 
     with hostile("raise"):
         samples = Stopwatch(device).time_calls(
-            lambda: model(*inputs), refresh, lambda _number, _outputs: None, payload["warmup"], payload["repeats"]
+            lambda: model(*inputs),
+            refresh,
+            lambda _number, _outputs: None,
+            payload["warmup"],
+            payload["repeats"],
         )
     return samples.as_plain()

@@ -1,8 +1,8 @@
 """Run a candidate for the judge: import, construct, give weights, call on every case, hand out the bytes.
 
-Payload: files, entry, configs, device, torch_parts, weight_map, timing; two memfds: inputs and weights to read,
-outputs to fill. There is no expected output, tolerance or seed of the reference in this process. Everything in the
-answer but the bytes is the candidate's own word.
+Payload: files, entry, configs, device, torch_parts, weight_map, timing; two memfds: inputs and weights to
+read, outputs to fill. There is no expected output, tolerance or seed of the reference in this process.
+Everything in the answer but the bytes is the candidate's own word.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ class _Host:
     def _poison(self, tree: dict[str, Any]) -> None:
         """Memory that the candidate may receive uninitialised holds NaN rather than an earlier result."""
         blocks = [
-            torch.full(spec["shape"], float("nan"), dtype=dtype_of(spec["dtype"]), device=self._session._device)
+            torch.full(
+                spec["shape"], float("nan"), dtype=dtype_of(spec["dtype"]), device=self._session._device
+            )
             for spec in _specs(tree)
             if dtype_of(spec["dtype"]).is_floating_point
         ]
@@ -159,7 +161,7 @@ class _Host:
 
     @contextmanager
     def _hook_parts(self, clock: Any) -> Iterator[None]:
-        """`clock.enter(part)` and `clock.leave()` around each part; a part inside a part is not told apart."""
+        """`clock.enter(part)` and `clock.leave()` around each part; parts inside a part belong to it."""
         handles = []
         for part, modules in self._parts.items():
             for module in modules:

@@ -1,8 +1,8 @@
 """Run a problem's reference for the judge: inputs, weights and outputs in fp32 and fp64, as sealed memory.
 
-Payload: source, device, cases, seed, init_seed, atol, rtol, keep_weights (as constructed, for the match by creation
-order), variants (inputs of other distributions). Answers {"configs": [...], "notes": [...]} with two memfds: what a
-candidate may see (inputs, weights) and what it may not (expected outputs).
+Payload: source, device, cases, seed, init_seed, atol, rtol, keep_weights (as constructed, for the match by
+creation order), variants (inputs of other distributions). Answers {"configs": [...], "notes": [...]} with
+two memfds: what a candidate may see (inputs, weights) and what it may not (expected outputs).
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ from verifier.loading import (
 from verifier.runner import hostile
 from verifier.tensors import MemoryWriter, Tree, UnknownValue, encode, map_tensors, tensors_of
 
-_PROBE = 0.25  # a changed distribution is used where the reference's own error stays below this part of the bound
+_PROBE = (
+    0.25  # a changed distribution is used where the reference's own error stays below this part of the bound
+)
 _MAX_THREADS = 8
 
 
@@ -116,7 +118,9 @@ class _Job:
         try:
             return encode(value, self._shown.add)
         except UnknownValue as unknown:
-            raise JobFailed("raise", f"its inputs hold {unknown}, which cannot be handed to a candidate") from None
+            raise JobFailed(
+                "raise", f"its inputs hold {unknown}, which cannot be handed to a candidate"
+            ) from None
 
     def _weights(self, model: torch.nn.Module) -> list[dict[str, Any]]:
         """A candidate must have the parameters and the running statistics; other buffers it may rebuild."""
@@ -199,7 +203,9 @@ def _shape_of(value: Any) -> Any:
     try:
         return encode(value, lambda tensor: {"shape": list(tensor.shape), "dtype": str(tensor.dtype)})
     except UnknownValue as unknown:
-        raise JobFailed("raise", f"its inputs hold {unknown}, which cannot be handed to a candidate") from None
+        raise JobFailed(
+            "raise", f"its inputs hold {unknown}, which cannot be handed to a candidate"
+        ) from None
 
 
 def _change(tensor: torch.Tensor, variant: _Variant) -> torch.Tensor:
@@ -258,7 +264,9 @@ class _Pair:
         torch.set_default_dtype(torch.float64)
         try:
             with hostile("raise"):
-                return self._double(*map_tensors(inputs, lambda t: _as_double(t.detach().clone()).to(self._device)))
+                return self._double(
+                    *map_tensors(inputs, lambda t: _as_double(t.detach().clone()).to(self._device))
+                )
         finally:
             torch.set_default_dtype(before)
 
