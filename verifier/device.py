@@ -23,16 +23,11 @@ class Gpu:
 class DeviceFacts:
     """What `mkevolve doctor` shows. `trouble` says why a GPU that seems to be there cannot be used."""
 
-    gpus: tuple[Gpu, ...]
-    torch: str
-    triton: str
+    name: str  # where the sandbox's device setting judges: "NVIDIA H200", "Triton interpreter"
+    versions: dict[str, str]
     isolation: str
+    gpus: tuple[Gpu, ...] = ()
     trouble: str = ""
-
-    @property
-    def device(self) -> str:
-        """The name that verdicts carry."""
-        return self.gpus[0].name if self.gpus else INTERPRETER
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +41,17 @@ class Place:
 
 
 def device_facts(sandbox: LocalSandbox) -> DeviceFacts:
-    """Asked in a job of its own. Raises SandboxError."""
-    mode, trouble = default_mode(), ""
+    """Asked in a job of its own. Raises SandboxError, ConfigError for a device that is not there."""
+    mode, trouble = default_mode(sandbox.device), ""
     try:
         plain = sandbox.execute("facts", {}, seconds=120.0, mode=mode).value
     except JobFailed as failed:
         trouble = failed.detail
         plain = sandbox.execute("facts", {}, seconds=120.0, mode="interpret").value
     gpus = tuple(_read_gpu(gpu) for gpu in plain["gpus"])
-    return DeviceFacts(gpus, plain["torch"], plain["triton"], sandbox.isolation, trouble)
+    versions = {name: str(plain[name]) for name in ("python", "torch", "triton")}
+    name = find_place(gpus, sandbox.device).name
+    return DeviceFacts(name, versions, sandbox.isolation, gpus, trouble)
 
 
 def _read_gpu(plain: dict[str, object]) -> Gpu:
@@ -68,15 +65,15 @@ def _read_gpu(plain: dict[str, object]) -> Gpu:
     )
 
 
-def find_place(facts: DeviceFacts, wanted: str) -> Place:
+def find_place(gpus: tuple[Gpu, ...], wanted: str) -> Place:
     """For a policy's device: "auto", "cpu", "cuda", "cuda:1". Raises ConfigError where it is not there."""
-    if wanted == "cpu" or (wanted == "auto" and not facts.gpus):
+    if wanted == "cpu" or (wanted == "auto" and not gpus):
         return Place("cpu", "interpret", INTERPRETER, None)
     number = 0 if wanted in ("auto", "cuda") else _number(wanted)
-    if number >= len(facts.gpus):
-        found = f"{len(facts.gpus)} found" if facts.gpus else "no GPU found"
+    if number >= len(gpus):
+        found = f"{len(gpus)} found" if gpus else "no GPU found"
         raise ConfigError(f"Device '{wanted}' is not on this machine ({found}): use auto or cpu.")
-    return Place(f"cuda:{number}", "gpu", facts.gpus[number].name, facts.gpus[number])
+    return Place(f"cuda:{number}", "gpu", gpus[number].name, gpus[number])
 
 
 def _number(wanted: str) -> int:

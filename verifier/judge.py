@@ -18,7 +18,7 @@ from verifier import verdicts
 from verifier.answers import CandidateAnswer, read_answer
 from verifier.baselines import Baselines
 from verifier.compare import compare_case, zeros_would_pass
-from verifier.device import DeviceFacts, Place, device_facts, find_place
+from verifier.device import DeviceFacts, Gpu, Place, device_facts, find_place
 from verifier.plan import Outputs, Plan
 from verifier.references import References
 from verifier.sandbox import LocalSandbox
@@ -63,17 +63,19 @@ class LocalJudge:
     def judge(self, reference: str, candidate: Codebase, policy: Policy) -> Verdict:
         """Raises SandboxError if we failed, ConfigError for a device or target that is not there."""
         began = time.monotonic()
-        place = find_place(self._device_facts(), policy.device)
+        place = find_place(self._gpus(policy.device), policy.device)
         verdict = self._refuse(candidate, policy) or self._judge(reference, candidate, policy, place)
         device = verdict.device or place.name
         return replace(
             verdict, device=device, isolation=self._sandbox.isolation, seconds=time.monotonic() - began
         )
 
-    def _device_facts(self) -> DeviceFacts:
+    def _gpus(self, wanted: str) -> tuple[Gpu, ...]:
+        if wanted == "cpu":
+            return ()
         if self._facts is None:
             self._facts = device_facts(self._sandbox)
-        return self._facts
+        return self._facts.gpus
 
     def _refuse(self, candidate: Codebase, policy: Policy) -> Verdict | None:
         """What the source alone decides."""

@@ -39,7 +39,9 @@ _ROOT = Path(__file__).resolve().parent.parent
 class LocalSandbox:
     """Runs jobs on this machine. Use it as a context manager, or close it."""
 
-    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, device: str = "auto", environment: Mapping[str, str] | None = None) -> None:
+        """`device`, as in a policy, says where jobs run that name no mode themselves."""
+        self.device = device
         self._environment = dict(sandbox_environment() if environment is None else environment)
         self._folder = Path(tempfile.mkdtemp(prefix="mkevolve-"))
         self._zygotes: dict[str, _Zygote] = {}
@@ -82,7 +84,7 @@ class LocalSandbox:
 
         A failure of ours is tried once more with a fresh zygote. Raises JobFailed, SandboxError.
         """
-        mode = mode or ("compile" if job in _COMPILE_JOBS else default_mode())
+        mode = mode or ("compile" if job in _COMPILE_JOBS else default_mode(self.device))
         limits = Limits(seconds, memory_mb, limit_address_space=mode != "gpu")
         try:
             return self._execute(job, payload, mode, limits, memory)
@@ -119,8 +121,10 @@ class LocalSandbox:
             zygote.close()
 
 
-def default_mode() -> str:
-    """ "gpu" where an NVIDIA device is there to be tried, else "interpret"."""
+def default_mode(device: str = "auto") -> str:
+    """ "gpu" where an NVIDIA device is there to be tried and wanted, else "interpret"."""
+    if device == "cpu":
+        return "interpret"
     devices = (*Path("/dev").glob("nvidia[0-9]*"), *Path("/dev").glob("dxg"))
     return "gpu" if devices else "interpret"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from typing import Any
 
 import torch
@@ -12,7 +13,8 @@ from verifier.runner import hostile
 
 def run(_payload: dict[str, Any]) -> dict[str, Any]:
     """`gpus` is empty where CUDA is not there; an installed but broken one raises JobFailed."""
-    return {"torch": torch.__version__, "triton": triton.__version__, "gpus": _gpus()}
+    python = platform.python_version()
+    return {"python": python, "torch": torch.__version__, "triton": triton.__version__, "gpus": _gpus()}
 
 
 def _gpus() -> list[dict[str, Any]]:
