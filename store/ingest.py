@@ -20,7 +20,7 @@ from mkevolve_core.domain import Command
 from mkevolve_core.errors import ConfigError, JournalError
 from mkevolve_core.events import Entry
 from mkevolve_core.state import RunState
-from store.journal import Position, read_from
+from store.journal import Position, read_from, unknown_name
 from store.liveness import Liveness, liveness
 from store.rows import Rows, entry_rows, view_rows
 from store.run_folder import RunFolder, list_runs
@@ -182,10 +182,7 @@ def _advance(view: View, entry: Entry) -> View:
     try:
         return advance(view, entry)
     except KeyError as error:
-        kind = type(entry.event).__name__
-        raise JournalError(
-            f"Entry {entry.seq} ({kind}) is about {error}, which no entry before it names."
-        ) from error
+        raise JournalError(unknown_name(entry, error)) from error
 
 
 def _stat(path: Path) -> Source:

@@ -149,6 +149,12 @@ def _parse(line: bytes, path: Path, at: Position) -> Entry:
     return entry
 
 
+def unknown_name(entry: Entry, error: KeyError) -> str:
+    """The sentence for an entry that no state can take."""
+    kind = type(entry.event).__name__
+    return f"Entry {entry.seq} ({kind}) is about {error}, which no entry before it names."
+
+
 def _refuse(constant: str) -> float:
     raise ValueError(f"it holds {constant}, which is no number")
 

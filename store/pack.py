@@ -15,10 +15,8 @@ from pathlib import Path, PurePosixPath
 
 from mkevolve_core.atomic import renamed_at_end
 from mkevolve_core.errors import ConfigError
-from mkevolve_core.state import fold
-from store.journal import read_from
 from store.liveness import liveness
-from store.run_folder import RunFolder
+from store.run_folder import RunFolder, state_of
 
 _FILES = ("config.toml", "problem.py", "engine.log", "journal.jsonl")  # the journal last: it makes the run
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
@@ -34,7 +32,7 @@ def pack(run: RunFolder, out: Path, *, force: bool = False) -> Path:
 
     Raises ConfigError while an engine is at work, unless forced, and JournalError for a damaged journal.
     """
-    state = fold(entry for entry, _ in read_from(run.journal_path))
+    state = run.state()
     if state.seq == 0:
         raise ConfigError(f"Run {run.run_id} has no event yet: there is nothing to pack.")
     live = liveness(run.path, state, time.time())
@@ -151,7 +149,7 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Non
 
 def _settle(folder: Path, run: RunFolder) -> None:
     """Make the extracted folder the run, or bring the run that is there up to it."""
-    fold(entry for entry, _ in read_from(folder / "journal.jsonl"))  # a damaged journal is no run
+    state_of(folder / "journal.jsonl")  # a damaged journal is no run
     if not run.path.exists():
         folder.rename(run.path)
         return

@@ -72,6 +72,8 @@ def render_report(
 def _summary(verdict: Verdict | None) -> str:
     if verdict is None:
         return "Not verified as a set."
+    if not verdict.is_correct:
+        return f"**Not correct as a set**: {_cell(describe_verdict(verdict))}."
     timing, base = verdict.measured, verdict.baseline()
     if verdict.speedup is None or timing is None or base is None or base.timing is None:
         return f"Verified as a set: {_cell(_in_words(verdict))}."
@@ -92,7 +94,7 @@ def _facts(state: RunState, record: dict[str, object], verdict: Verdict | None) 
     known = verdict is not None and verdict.max_error is not None
     tolerance = (
         f"atol {config.atol:g}, rtol {config.rtol:g} against the reference in fp64, or the error of the fp32 "
-        f"reference where that is larger; {config.cases} inputs; TF32 off"
+        f"reference where that is larger; {config.cases} draws of inputs; TF32 off"
     )
     return [
         ("date", str(record["made_at"])),
@@ -113,6 +115,7 @@ def _row(part: Part) -> dict[str, str]:
     error = verdict.max_error if verdict else None
     return {
         **plain,
+        "file": part.file,  # in a code span, where nothing is escaped
         "author": f"{plain['author']} (not a subkernel)" if part.is_pytorch else plain["author"],
         "outcome": verdict.outcome.replace("_", " ") if verdict else "not judged",
         "speed": _speed(verdict),

@@ -15,10 +15,11 @@ from pathlib import Path
 from mkevolve_core.commands import DirectoryInbox
 from mkevolve_core.config import RunConfig, read_config, write_config
 from mkevolve_core.domain import Problem
-from mkevolve_core.errors import ConfigError
+from mkevolve_core.errors import ConfigError, JournalError
 from mkevolve_core.run_files import claim_folder, heartbeat_of, new_run_id, write_heartbeat
+from mkevolve_core.state import RunState, apply
 from store.artifacts import FileArtifacts
-from store.journal import FileJournal
+from store.journal import FileJournal, read_from, unknown_name
 
 _MARKS = ("journal.jsonl", "config.toml", "engine.json", "engine.log")
 
@@ -72,6 +73,10 @@ class RunFolder:
     def journal(self) -> FileJournal:
         return FileJournal(self.journal_path)
 
+    def state(self) -> RunState:
+        """The fold of the journal as it stands. Raises JournalError for a damaged one."""
+        return state_of(self.journal_path)
+
     def artifacts(self) -> FileArtifacts:
         return FileArtifacts(self.path / "artifacts")
 
@@ -115,6 +120,17 @@ class RunFolder:
             raise ConfigError(f"Run {self.run_id} is held by another engine (pid {holder}).") from None
         os.ftruncate(file, 0)
         os.pwrite(file, str(os.getpid()).encode(), 0)
+
+
+def state_of(journal: Path) -> RunState:
+    """Raises JournalError for a journal that cannot be read, or that speaks of what it never named."""
+    state = RunState()
+    for entry, _ in read_from(journal):
+        try:
+            state = apply(state, entry)
+        except KeyError as error:
+            raise JournalError(unknown_name(entry, error)) from error
+    return state
 
 
 def list_runs(runs_dir: Path) -> tuple[RunFolder, ...]:

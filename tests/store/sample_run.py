@@ -140,7 +140,7 @@ def decomposition(number: int, cause: Cause, ids: tuple[str, ...]) -> Decomposit
     makes = "".join(f"        self.p{n} = P{n}()\n" for n in range(len(parts)))
     chain = "".join(f"        x = self.p{n}(x)\n" for n in range(len(parts)))
     top = (
-        f"import torch.nn as nn\n{imports}\n\nclass Model(nn.Module):\n    def __init__(self):\n"
+        f"import torch.nn as nn\n{imports}\n\nclass ModelNew(nn.Module):\n    def __init__(self):\n"
         f"        super().__init__()\n{makes}\n    def forward(self, x):\n{chain}        return x\n"
     )
     return Decomposition(f"d{number}", cause, parts, top, flow=tuple(zip(ids, ids[1:], strict=False)))

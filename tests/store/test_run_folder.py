@@ -27,8 +27,8 @@ def test_a_new_folder_holds_settings_and_problem(tmp_path):
 
 
 def test_an_id_says_when_and_what():
-    assert new_run_id("Conv ViT (L3/32)", 1_795_000_000.0) == "261118-120640-conv_vit_l3_32"
-    assert new_run_id("???", 1_795_000_000.0) == "261118-120640-problem"
+    assert new_run_id("Conv ViT (L3/32)", 1_795_000_000.0) == "261118-110640-conv_vit_l3_32"
+    assert new_run_id("???", 1_795_000_000.0) == "261118-110640-problem"
 
 
 def test_a_taken_id_gets_a_suffix(tmp_path):
