@@ -3,7 +3,8 @@
 Repairs: an autotuned kernel runs without a driver (one trial of its first configuration, then that one, so
 a kernel that accumulates over trials is as wrong as on a GPU); a TF32 product rounds its operands as tensor
 cores do; an access outside the launch's tensors raises instead of killing the process or silently reading
-what lies there; Triton 3.6 takes the loop bound `tl.cdiv(K, BK)` from NumPy 2.4 on.
+what lies there; a boolean may be passed at run time; Triton 3.6 takes the loop bound `tl.cdiv(K, BK)` from
+NumPy 2.4 on.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _ERF = 20
 def repair(counter: Counter) -> None:
     autotuner.Autotuner._bench = _trial_runner(counter)
     _accept_indices()
+    _accept_booleans()
 
 
 def hook(counter: Counter) -> None:
@@ -74,6 +76,19 @@ def _accept_indices() -> None:
         tensor.__index__ = lambda self: int(self.handle.data.squeeze())
 
     interpreter._patch_lang_tensor = patch
+
+
+def _accept_booleans() -> None:
+    """A `True` passed at run time, which the interpreter would store as a 32 bit integer and then refuse."""
+    original = interpreter._implicit_cvt
+
+    def convert(argument: Any) -> Any:
+        if isinstance(argument, bool):
+            handle = interpreter.TensorHandle(np.array([argument], dtype=np.bool_), tl.int1)
+            return tl.tensor(handle, tl.int1)
+        return original(argument)
+
+    interpreter._implicit_cvt = convert
 
 
 def round_to_tf32(values: Any) -> Any:

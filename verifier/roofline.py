@@ -1,10 +1,10 @@
 """A modelled time for a GPU that is not here: counted bytes and FLOPs on its roofline, plus launches.
 
 One kernel takes the longest of: distinct bytes at DRAM's bandwidth, requested bytes at L2's, FLOPs at the
-peak of their kind; each only as far as its programs fill the machine (half of the multiprocessors
-saturate memory; a last wave that is not full idles the rest for compute), then one memory latency for
-each wave of programs, and one launch. The eager baseline goes through the same model, one kernel for each
-torch operation. It ranks; it measures nothing.
+peak of their kind (each only as far as its programs fill the machine: half of the multiprocessors saturate
+memory, and a last wave that is not full idles the rest for compute), and one memory latency for each wave of
+programs; then one launch. The eager baseline goes through the same model, a kernel for each torch operation.
+It ranks; it measures nothing.
 """
 
 from __future__ import annotations
@@ -66,8 +66,7 @@ def estimate(
 ) -> Estimate:
     """Candidate and eager baseline on the target; `kernels` (by launch key) adds spills and occupancy."""
     facts = target_facts(target)
-    ran = [entry for entry in launches if is_launch(entry) or entry.get("kind") == "operation"]
-    known = kernels or {}
+    ran, known = _ran(launches), kernels or {}
     seconds = sum(_seconds(entry, facts, known.get(launch_key(entry))) for entry in ran)
     baseline = sum(_seconds(entry, facts, None) for entry in reference_ops)
     return Estimate(
@@ -80,14 +79,21 @@ def estimate(
     )
 
 
-def part_times_ms(launches: Iterable[Entry], target: str) -> dict[str, float]:
+def part_times_ms(
+    launches: Iterable[Entry], target: str, kernels: Mapping[str, KernelResources] | None = None
+) -> dict[str, float]:
     """The modelled time of every part that launched anything."""
-    facts = target_facts(target)
+    facts, known = target_facts(target), kernels or {}
     times: dict[str, float] = {}
-    for entry in launches:
-        if entry.get("part") and (is_launch(entry) or entry.get("kind") == "operation"):
-            times[entry["part"]] = times.get(entry["part"], 0.0) + 1e3 * _seconds(entry, facts, None)
+    for entry in _ran(launches):
+        if entry.get("part"):
+            seconds = _seconds(entry, facts, known.get(launch_key(entry)))
+            times[entry["part"]] = times.get(entry["part"], 0.0) + 1e3 * seconds
     return times
+
+
+def _ran(entries: Iterable[Entry]) -> list[Entry]:
+    return [entry for entry in entries if is_launch(entry) or entry.get("kind") == "operation"]
 
 
 def _flops(entry: Entry) -> int:
@@ -99,9 +105,9 @@ def _seconds(entry: Entry, facts: Target, resources: KernelResources | None) -> 
     memory = min(1.0, 2 * programs / facts.multiprocessors)
     dram = (entry["read"] + entry["written"]) / (facts.dram * _DRAM_REACHED * memory)
     l2 = (entry["traffic"] + _spilled_bytes(entry, resources)) / (facts.l2 * memory)
-    compute = _compute_seconds(entry, facts) / _filled(programs, facts.multiprocessors)
+    compute = _compute_seconds(entry, facts) / _filled(programs, facts.multiprocessors) * _slowed(resources)
     waves = math.ceil(programs / (facts.multiprocessors * _resident(entry, resources, facts)))
-    return float(max(dram, l2, compute) + waves * LATENCY_SECONDS + LAUNCH_SECONDS)
+    return float(max(dram, l2, compute, waves * LATENCY_SECONDS) + LAUNCH_SECONDS)
 
 
 def _filled(programs: int, multiprocessors: int) -> float:
@@ -121,6 +127,13 @@ def _dot_peak(precision: str, facts: Target) -> float:
     peaks = {"library": facts.fp32, "ieee": facts.fp32, "tf32": facts.tf32, "tf32x3": facts.tf32 / 3}
     kind = precision if precision in peaks else "half"
     return float(peaks.get(kind, facts.half) * _REACHED[kind])
+
+
+def _slowed(resources: KernelResources | None) -> float:
+    """By the share of a thread's values that are not in registers: each use of one is an access to memory."""
+    if resources is None or not resources.spills or not resources.registers:
+        return 1.0
+    return 1.0 + resources.spills / (4.0 * resources.registers)
 
 
 def _spilled_bytes(entry: Entry, resources: KernelResources | None) -> float:
