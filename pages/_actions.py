@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import streamlit as st
@@ -37,10 +37,9 @@ def buttons(target: Target) -> None:
         _button("Swap…", "W", ":material/swap_horiz:", swap_refusal(target), lambda: _swap(target))
 
 
-def _button(label: str, key: str, icon: str, refusal: str | None, open_dialog: object) -> None:
+def _button(label: str, key: str, icon: str, refusal: str | None, open_dialog: Callable[[], None]) -> None:
     told = plain(refusal) if refusal else None
     if st.button(label, icon=icon, shortcut=key, disabled=refusal is not None, help=told, key=f"do_{label}"):
-        assert callable(open_dialog)
         open_dialog()
 
 
@@ -58,7 +57,7 @@ def _pin(target: Target) -> None:
         label,
         icon=icon,
         shortcut="K",
-        key=f"do_{label}",
+        key="do_pin",
         disabled=refusal is not None,
         help=plain(refusal) if refusal else None,
         on_click=lambda: ask(target.run_id, kind, target.ids[0]),
@@ -119,10 +118,8 @@ def _split(target: Target) -> None:
     name = target.ids[0]
     st.text(f"Subproblem {name} into exactly two, between two beam steps.")
     st.caption("Its candidates stay in the run's journal; the beams of other subproblems go on.")
-    hint = st.text_input("Hint (optional)", placeholder="where to cut", key="split_hint")
-    if st.button("Queue split", type="primary", key="queue_split"):
-        ask(target.run_id, CommandKind.SPLIT, name, text=hint or "")
-        st.rerun()
+    st.text_input("Hint (optional)", placeholder="where to cut", key="split_hint")
+    _queue("split", None, lambda: ask(target.run_id, CommandKind.SPLIT, name, text=_typed("split_hint")))
 
 
 @st.dialog("Fuse", icon=":material/call_merge:")
@@ -139,13 +136,11 @@ def _fuse(target: Target) -> None:
         format_func=lambda name: f"{name} {titles[name]}",
         key="fuse_ids",
     )
-    hint = st.text_input("Hint (optional)", placeholder="one block kernel", key="fuse_hint")
+    st.text_input("Hint (optional)", placeholder="one block kernel", key="fuse_hint")
     st.caption("Takes effect between two beam steps; the fused subproblem starts with an empty beam.")
-    few = len(chosen) < 2
-    help_text = "Choose two or more." if few else None
-    if st.button("Queue fuse", type="primary", disabled=few, help=help_text, key="queue_fuse"):
-        ask(target.run_id, CommandKind.FUSE, *[name for name in live if name in chosen], text=hint or "")
-        st.rerun()
+    ids = [name for name in live if name in chosen]
+    refusal = None if len(ids) > 1 else "Choose two or more."
+    _queue("fuse", refusal, lambda: ask(target.run_id, CommandKind.FUSE, *ids, text=_typed("fuse_hint")))
 
 
 def neighbours(target: Target) -> list[str]:
@@ -167,16 +162,29 @@ def _swap(target: Target) -> None:
         for one in subkernels(target)
         if one.candidate.candidate_id != part.chosen
     }
-    chosen = st.radio(
+    st.radio(
         f"Instead of {plain(part.chosen or 'nothing')}",
         [*others, PYTORCH],
         format_func=lambda name: plain(_offer(others.get(name))),
         key="swap_to",
     )
     st.caption("Takes effect after the candidate in hand; the whole is judged again at once.")
-    if st.button("Queue swap", type="primary", key="queue_swap"):
-        ask(target.run_id, CommandKind.SWAP, target.ids[0], candidate=chosen)
+    _queue(
+        "swap",
+        None,
+        lambda: ask(target.run_id, CommandKind.SWAP, target.ids[0], candidate=_typed("swap_to")),
+    )
+
+
+def _queue(what: str, refusal: str | None, write: Callable[[], None]) -> None:
+    """The button at the end of a dialog: writes the command and closes."""
+    key, off = f"queue_{what}", refusal is not None
+    if st.button(f"Queue {what}", type="primary", key=key, disabled=off, help=refusal, on_click=write):
         st.rerun()
+
+
+def _typed(key: str) -> str:
+    return str(st.session_state[key] or "")
 
 
 def _offer(one: CandidateState | None) -> str:

@@ -1,4 +1,4 @@
-"""Figure 1, right, as a Plotly figure: values in, figure out. Colours are given, so that no template is needed."""
+"""Figure 1, right, as a Plotly figure: values in, figure out. All colours are given: no template."""
 
 from __future__ import annotations
 
@@ -57,14 +57,13 @@ class _Band:
 def lines_figure(
     lines: Sequence[Line], x: str, look: Look, selected: Iterable[str], revision: str, x_limit: float
 ) -> dict[str, Any]:
-    """The figure as plain JSON for plotly.js: log2 axis, fails band, dashed 1× line, thick end-to-end line."""
+    """Plain JSON for plotly.js: log2 axis, fails band, dashed 1× line, thick end-to-end line."""
     values = [p.value for line in lines for p in line.points if p.value]
     band = _band(values)
     chosen = {name.rpartition("@")[0] for name in selected}
     traces = [_trace(line, band, look, chosen) for line in lines]
-    figure = go.Figure(
-        [*traces, *(_legend(line, trace, look) for line, trace in zip(lines, traces, strict=True))]
-    )
+    keys = [_legend(line, trace) for line, trace in zip(lines, traces, strict=True)]
+    figure = go.Figure([*traces, *keys])
     figure.layout = _layout(lines, x, look, band, values, revision, x_limit)
     figure.layout.template = None
     plain: dict[str, Any] = json.loads(figure.to_json())
@@ -103,7 +102,7 @@ def _trace(line: Line, band: _Band, look: Look, chosen: set[str]) -> go.Scatter:
     )
 
 
-def _legend(line: Line, trace: go.Scatter, look: Look) -> go.Scatter:
+def _legend(line: Line, trace: go.Scatter) -> go.Scatter:
     """The line's key: plotly.js would take the mark of its first point, which may be a failing one."""
     return go.Scatter(
         x=[None],

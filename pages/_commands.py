@@ -17,12 +17,21 @@ _SHOWN = 8  # the newest commands; the log has them all
 
 
 def ask(run_id: str, kind: CommandKind, *ids: str, candidate: str | None = None, text: str = "") -> None:
-    """Write one command; a toast if it cannot be written."""
+    """Write one command, unless the same is waiting already; a toast says why it was not written."""
+    if _waiting(run_id, kind, ids, candidate):
+        st.toast(f"{kind.capitalize()} is asked for already and waits for the engine.")
+        return
     command = Command(new_command_id(), kind, ids, candidate, text=text.strip() or None)
     try:
         write_command(_cache.folder(run_id) / "commands", command)
     except CommandError as error:
         st.toast(plain(error), icon=":material/error:", duration="long")
+
+
+def _waiting(run_id: str, kind: CommandKind, ids: tuple[str, ...], candidate: str | None) -> bool:
+    known = [row for row in _cache.commands(run_id) if row["status"] in ("queued", "accepted")]
+    asked = (kind.value, ", ".join(ids) or None, candidate)
+    return asked in [(row["kind"], row["subproblem_ids"], row["candidate_id"]) for row in known]
 
 
 def chips(run_id: str) -> None:

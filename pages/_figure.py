@@ -13,7 +13,7 @@ from pages._charts import X_AXES, Line, Point, lines_figure
 from pages._header import PROBLEMS, head_data, interval
 from pages._look import Look, look_of, stroke
 from pages._picture import WHOLE, box_id, hues_of, part_sentence, tree_picture, whole_sentence
-from pages._select import picked, selection
+from pages._select import picked, selection, tell_address
 from pages._words import plain
 
 HEIGHT = 424  # fixed, so that nothing jumps while a run grows
@@ -25,6 +25,7 @@ def show(run_id: str, pace: float | None) -> None:
     run = _cache.run(run_id)
     if interval(run["word"]) != pace:
         st.rerun()
+    tell_address(run_id)
     st.session_state[_TICK] = st.session_state.get(_TICK, 0) + 1
     _head(run)
     _bars(run)
@@ -83,9 +84,7 @@ def _lines(run: Mapping[str, Any], story: _cache.Story, look: Look) -> None:
     run_id = run["run_id"]
     with st.container(horizontal=True, vertical_alignment="center", key="axis"):
         measured = any(row["speedup"] is not None for row in story.lines)
-        st.markdown(
-            "Speedup against torch.compile" if measured else "Estimate, modelled: no speedup measured"
-        )
+        st.markdown("Speedup against torch.compile" if measured else "Estimate, modelled: not a speedup")
         x = st.segmented_control(
             "x axis",
             [*X_AXES],

@@ -11,18 +11,18 @@ import streamlit as st
 from mkevolve_core.state import RunState, SubproblemState
 from pages import _actions, _cache, _verdict
 from pages._picture import WHOLE, part_word, split_id, whole_word
-from pages._select import selection
+from pages._select import candidate, select_candidate, selection, tell_address
 from pages._words import count, outcome_word, plain
 
 Row = Mapping[str, Any]
 _TABS = ("Code", "Candidates", "Verdict", "Reference")
 _CODE_HEIGHT = 420
 _COLOURED = 400_000  # characters; longer text is shown without colours
-_CAND = "cand"
 
 
 def show(run_id: str) -> None:
     """A fragment without a timer: drawn again by a selection, or when its facts have changed."""
+    tell_address(run_id)
     story, state = _cache.story(run_id), _cache.state(run_id)
     boxes = [split_id(box) for box in selection(run_id)]
     names = [name for name, _ in boxes if name in state.subproblems]
@@ -32,9 +32,7 @@ def show(run_id: str) -> None:
         elif boxes and boxes[0][0] == WHOLE:
             _whole(run_id, story, state, boxes[0][1])
         else:
-            st.caption(
-                "Nothing selected. Click a box or a point; Shift-click adds one, for Fuse. Arrow keys move in the tree."
-            )
+            st.caption("Click a box or a point to look into it; Shift-click adds one, to fuse.")
 
 
 def _subproblem(
@@ -94,7 +92,7 @@ def _tabs() -> str:
 
 def _shown_candidate(part: SubproblemState, row: Row | None, known: set[str]) -> str | None:
     """The one that was clicked, else the one that the box shows, else the last."""
-    asked = st.query_params.get(_CAND)
+    asked = candidate()
     if asked in known:
         return asked
     if row and row["candidate_id"]:
@@ -124,14 +122,10 @@ def _pick_candidate(part: SubproblemState, shown: str) -> None:
         [*reversed(part.candidates)],
         key=key,
         format_func=lambda name: f"{name}{' · chosen' if name == part.chosen else ''}",
-        on_change=lambda: _show_candidate(st.session_state[key]),
+        on_change=lambda: select_candidate(st.session_state[key]),
         label_visibility="collapsed",
         width=280,
     )
-
-
-def _show_candidate(name: str) -> None:
-    st.query_params[_CAND] = name
 
 
 def _sentence(state: RunState, name: str) -> str:
@@ -173,7 +167,7 @@ def _candidates(table: Any, name: str) -> None:
 def _row_chosen(key: str, ids: list[str]) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows and rows[0] < len(ids):
-        _show_candidate(ids[rows[0]])
+        select_candidate(ids[rows[0]])
 
 
 # ---------------------------------------------------------------------------- verdicts

@@ -73,7 +73,7 @@ def start(problem: Chosen, preset: str, config: RunConfig) -> None:
     beside = False
     if active:
         st.warning(
-            f"Run {plain(active[0]['run_id'])} is at work on this machine. Two at once disturb each other's times.",
+            f"Run {plain(active[0]['run_id'])} is at work here. Two at once disturb each other's times.",
             icon=":material/hourglass_top:",
         )
         if st.button("Open it", icon=":material/account_tree:", key="open_active"):

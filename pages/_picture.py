@@ -70,7 +70,8 @@ def _part_box(row: Row, working: bool) -> dict[str, Any]:
     name = row["subproblem_id"]
     glyph, word, state = part_word(row)
     if working and row["budget"]:
-        word = f"{word if state != 'fresh' else 'working'} · call {min(row['used'] + 1, row['budget'])}/{row['budget']}"
+        call = f"call {min(row['used'] + 1, row['budget'])}/{row['budget']}"
+        word = f"working · {call}" if state == "fresh" else f"{word} · {call}"
         glyph, state = ("◐", "work") if state == "fresh" else (glyph, state)
     return {
         "id": box_id(name, row["iteration"]),
@@ -124,7 +125,8 @@ def _told(row: Row) -> str:
     if row["outcome"] != "correct":
         return f"fails, {outcome_word(row['outcome'])}: {row['detail'] or DASH}"
     if row["speedup"] is not None:
-        return f"correct, {row['speedup']:.2f} times as fast as its torch.compile baseline of {row['baseline_ms']:.3g} ms"
+        base = f"its torch.compile baseline of {row['baseline_ms']:.3g} ms"
+        return f"correct, {row['speedup']:.2f} times as fast as {base}"
     if row["estimate"] is not None:
         return f"correct, modelled at {row['estimate']:.2f} times its reference; an estimate, not measured"
     return "correct, not timed"

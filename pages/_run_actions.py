@@ -30,19 +30,26 @@ def buttons(run: Row, prefix: str = "run") -> None:
 
 
 def pause_or_resume(run: Row, prefix: str) -> None:
+    """One button, whatever it says: its key stays, so that a press in flight is counted once."""
     word, run_id = run["word"], run["run_id"]
     if word in RESTARTABLE:
-        told = "Start an engine that goes on from the journal."
-        st.button("Resume", icon=":material/play_arrow:", shortcut="P", type="primary", help=told,
-                  key=f"{prefix}_resume", on_click=lambda: resume(run_id))  # fmt: skip
+        label, told, act = "Resume", "Start an engine that goes on from the journal.", lambda: resume(run_id)
     elif word == "paused":
-        st.button("Resume", icon=":material/play_arrow:", shortcut="P", type="primary",
-                  key=f"{prefix}_resume", on_click=lambda: ask(run_id, CommandKind.RESUME))  # fmt: skip
+        label, told, act = "Resume", "Go on where it paused.", lambda: ask(run_id, CommandKind.RESUME)
     else:
-        refusal = None if word == "running" else f"The run is {word}."
-        told = refusal or "Pause after the candidate in hand; the device is free meanwhile."
-        st.button("Pause", icon=":material/pause:", shortcut="P", disabled=refusal is not None, help=told,
-                  key=f"{prefix}_pause", on_click=lambda: ask(run_id, CommandKind.PAUSE))  # fmt: skip
+        told = "Pause after the candidate in hand; the device is free meanwhile."
+        label, act = "Pause", lambda: ask(run_id, CommandKind.PAUSE)
+    refused = label == "Pause" and word != "running"
+    st.button(
+        label,
+        icon=":material/pause:" if label == "Pause" else ":material/play_arrow:",
+        shortcut="P",
+        type="secondary" if label == "Pause" else "primary",
+        disabled=refused,
+        help=f"The run is {word}." if refused else told,
+        key=f"{prefix}_pause",
+        on_click=act,
+    )
 
 
 def resume(run_id: str) -> None:

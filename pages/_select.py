@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages._picture import box_id, split_id
 
-_KEY = "selection"
+_KEY, _CANDIDATE = "selection", "selected_candidate"
 FRAGMENTS = ("figure", "inspector")
 
 
@@ -22,15 +22,33 @@ def selection(run_id: str) -> tuple[str, ...]:
 
 
 def select(run_id: str, boxes: Iterable[str]) -> None:
-    """Keep the boxes and say them in the address."""
-    chosen = tuple(dict.fromkeys(boxes))
-    st.session_state[_KEY] = (run_id, chosen)
-    for name in ("node", "it", "cand"):
-        if name in st.query_params:
+    st.session_state[_KEY] = (run_id, tuple(dict.fromkeys(boxes)))
+    st.session_state.pop(_CANDIDATE, None)
+
+
+def candidate() -> str | None:
+    """The candidate that was asked for; taken from the address when the page opens."""
+    asked: str | None = st.session_state.setdefault(_CANDIDATE, st.query_params.get("cand"))
+    return asked
+
+
+def select_candidate(name: str) -> None:
+    st.session_state[_CANDIDATE] = name
+
+
+def tell_address(run_id: str) -> None:
+    """Say the selection in the address. In a fragment's body: what a callback sends may be dropped."""
+    boxes = selection(run_id)
+    wanted = {
+        "node": ",".join(split_id(box)[0] for box in boxes),
+        "it": str(split_id(boxes[-1])[1]) if boxes else "",
+        "cand": candidate() or "",
+    }
+    for name, value in wanted.items():
+        if value and st.query_params.get(name) != value:
+            st.query_params[name] = value
+        elif not value and name in st.query_params:
             del st.query_params[name]
-    if chosen:
-        st.query_params["node"] = ",".join(split_id(box)[0] for box in chosen)
-        st.query_params["it"] = str(split_id(chosen[-1])[1])
 
 
 def picked(run_id: str, component: str) -> None:

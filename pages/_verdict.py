@@ -1,4 +1,4 @@
-"""A verdict as an engineer reads it: the outcome and its reason first, then the evidence, then the numbers."""
+"""A verdict as an engineer reads it: outcome and reason first, then the evidence, then the numbers."""
 
 from __future__ import annotations
 

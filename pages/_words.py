@@ -59,10 +59,12 @@ def spread(verdict: Verdict) -> str:
         low = base.timing.median_ms / verdict.measured.high_ms
         high = base.timing.median_ms / verdict.measured.low_ms
         n = verdict.measured.samples
-        return f"{times(verdict.speedup)} ({low:.2f} to {high:.2f}, n={n}) vs {base.name} {base.timing.median_ms:.3g} ms"
+        against = f"{base.name} {base.timing.median_ms:.3g} ms"
+        return f"{times(verdict.speedup)} ({low:.2f} to {high:.2f}, n={n}) vs {against}"
     if verdict.is_correct and verdict.estimate:
         one = verdict.estimate
-        return f"est. {times(one.ratio)} on {one.target}: {one.time_ms:.3g} ms modelled, {one.baseline_ms:.3g} ms for the reference"
+        modelled = f"{one.time_ms:.3g} ms modelled, {one.baseline_ms:.3g} ms for the reference"
+        return f"est. {times(one.ratio)} on {one.target}: {modelled}"
     return DASH
 
 

@@ -1,4 +1,4 @@
-"""One run, live: its tree and its lines grow while it works, and every part of it can be asked about and steered."""
+"""One run, live: its tree and lines grow while it works, and every part can be looked into and steered."""
 
 from __future__ import annotations
 

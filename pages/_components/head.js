@@ -15,6 +15,7 @@ const views = new WeakMap();
 export default function ({ data, parentElement, setTriggerValue }) {
   const view = views.get(parentElement) ?? mount(parentElement);
   if (view.tick !== data.tick) view.heard = performance.now();
+  view.root.dataset.tick = data.tick;
   view.tick = data.tick;
   view.data = data;
   draw(view);

@@ -3,7 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const GUTTER = 24;
-const PAD = 3;
+const PAD = 5;
 const ROWS = [46, 54]; // a lane's height: as much as there is room for
 const BOX = 38;
 const HEAD = 20;
