@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mkevolve_core.builtin.synth.body import Body, Tile
+from mkevolve_core.builtin.synth.body import Body, Loop, Tile
 from mkevolve_core.builtin.synth.emitted import Emitted, emitted
 from mkevolve_core.builtin.synth.gemm import operand
 from mkevolve_core.builtin.synth.index import Var, variable
@@ -52,8 +52,7 @@ def _online_softmax(body: Body, op: Op, keys: int, width: int) -> None:
     if op.attr[1]:  # causal: keys after the tile's last row have no weight
         body.emit("end = tl.minimum(N, (pid_m + 1) * BLOCK_M)")
         end = "end"
-    with body.block(f"for start in range(0, {end}, BLOCK_N):"):
-        body.emit(f"rn = {body.position('start + tl.arange(0, BLOCK_N)')}")
+    with body.loop(Loop("rn", "start", "lane_n"), end, "BLOCK_N"):
         _block(body, op, query, keys, width)
 
 
@@ -67,7 +66,7 @@ def _block(body: Body, op: Op, query: str, keys: int, width: int) -> None:
     place = (group, row, variable(across))
     body.bind(op.attr[0], place, Tile(product, frozenset({0, 1})))
     scores = body.value(op.inputs[3], place).text
-    body.emit(f'scores = tl.where(rn[None, :] < N, {scores}, float("-inf"))')
+    body.emit(f'scores = tl.where({body.inside(across)}, {scores}, float("-inf"))')
     body.emit("peak = tl.maximum(top, tl.max(scores, axis=1))")
     body.emit('safe = tl.where(peak == float("-inf"), 0.0, peak)  # a row without any key yet')
     body.emit("weights = tl.exp(scores - safe[:, None])")

@@ -27,6 +27,7 @@ from mkevolve_core.builtin.synth.ir import VIEWS, Op, cat_parts, source_index
 from mkevolve_core.builtin.synth.plan import Kernel, Plan
 
 WIDE = 2**31
+_SIMPLE = r"\w+(\[[:, None]+\])?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,15 @@ class Condition:
     vars: tuple[Var, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for step in range(0, end, block)`: in it, `name` is `step` plus the lanes `lanes`."""
+
+    name: str  # "rk"
+    step: str  # "k"
+    lanes: str  # "lane_k", defined before the loop
+
+
 class Body:
     """Emits lines in order; a value asked for twice at one index is computed once."""
 
@@ -55,13 +65,20 @@ class Body:
         self.bound: dict[str, tuple[Index, Tile]] = {}
         self.is_wide = any(op.numel >= WIDE for op in plan.program.ops.values())
         self._scopes: list[dict[Any, Tile]] = [{}]
+        self._loop: Loop | None = None
+        self._mark: int | None = None  # the line before which the loop starts
+        self._is_hoisting = False
         self._conditions: tuple[Condition, ...] = ()
         self._count = 0
 
     # ------------------------------------------------------------------------ lines
 
     def emit(self, text: str) -> None:
-        self.lines.append("    " * len(self._scopes) + text)
+        if self._is_hoisting and self._mark is not None:
+            self.lines.insert(self._mark, "    " * (len(self._scopes) - 1) + text)
+            self._mark += 1
+        else:
+            self.lines.append("    " * len(self._scopes) + text)
 
     def let(self, prefix: str, text: str) -> str:
         """Name the value of an expression."""
@@ -71,12 +88,46 @@ class Body:
         return name
 
     @contextmanager
-    def block(self, header: str) -> Iterator[None]:
-        """An indented block; what is computed inside is forgotten after it."""
-        self.emit(header)
+    def loop(self, loop: Loop, end: str, block: str) -> Iterator[None]:
+        """An indented block; what depends on the loop's variable is forgotten after it, the rest precedes it."""
+        self.emit(f"{loop.lanes} = tl.arange(0, {block})")
+        self._mark, self._loop = len(self.lines), loop
+        self.emit(f"for {loop.step} in range(0, {end}, {block}):")
         self._scopes.append({})
+        definition = f"{loop.name} = {self.position(f'{loop.step} + {loop.lanes}')}"
+        self.emit(definition)
+        start = self._mark + 1
         yield
+        self._drop_unused(loop.name, self._mark + 1, start)
         self._scopes.pop()
+        self._mark, self._loop = None, None
+
+    def _drop_unused(self, name: str, at: int, start: int) -> None:
+        """Where every load goes by pointers that step along, the variable itself is not needed."""
+        inside = self.lines[at + 1 :]
+        if start <= at and not any(re.search(rf"\b{name}\b", line) for line in inside):
+            del self.lines[at]
+
+    @contextmanager
+    def _hoisted(self, *exprs: Expr) -> Iterator[None]:
+        """Lines that depend on these expressions go before the loop where the loop changes none of them."""
+        before = self._is_hoisting
+        self._is_hoisting = before or self._is_fixed(variables(*exprs))
+        yield
+        self._is_hoisting = before
+
+    def _is_fixed(self, vars: tuple[Var, ...]) -> bool:
+        return self._loop is not None and not any(self._varies(var) for var in vars)
+
+    def _varies(self, var: Var) -> bool:
+        return self._loop is not None and var.text.partition("[")[0] == self._loop.name
+
+    def _remember(self, key: Any, tile: Tile) -> Tile:
+        self._scopes[-2 if self._is_hoisting and self._mark is not None else -1][key] = tile
+        return tile
+
+    def _recalled(self, key: Any) -> Tile | None:
+        return next((scope[key] for scope in self._scopes if key in scope), None)
 
     def position(self, text: str) -> str:
         """An offset that may be multiplied up to a tensor's size: 64 bits where that needs them."""
@@ -99,12 +150,12 @@ class Body:
         if held is not None and held[0] == index:
             return held[1]
         key = (name, index, self._conditions)
-        for scope in self._scopes:
-            if key in scope:
-                return scope[key]
-        tile = self._computed(self.plan.program.ops[name], index)
-        self._scopes[-1][key] = tile
-        return tile
+        known = self._recalled(key)
+        if known is not None:
+            return known
+        needed = [variable(var) for condition in self._conditions for var in condition.vars]
+        with self._hoisted(*index, *needed):
+            return self._remember(key, self._computed(self.plan.program.ops[name], index))
 
     def _computed(self, op: Op, index: Index) -> Tile:
         if self.plan.stored_before(op.name, self.kernel):
@@ -133,25 +184,78 @@ class Body:
 
     def _loaded(self, op: Op, index: Index) -> Tile:
         offset = linear(index, op.shape)
-        inside = variables(offset)
         needed = [var for condition in self._conditions for var in condition.vars]
-        text, axes = self._spread(offset, (*inside, *needed))
-        mask = " & ".join([*bounds((*inside, *needed)), *(c.text for c in self._conditions)])
+        vars = (*variables(offset), *needed)
+        address, axes = self._stepped(op, offset, vars) or self._plain(op, offset, vars)
+        mask = " & ".join([*self._bounds(vars), *(c.text for c in self._conditions)])
         masked = f", mask={mask}, other={'0.0' if 'float' in op.dtype else '0'}" if mask else ""
-        loaded = f"tl.load({self.pointer(op.name)} + {text}{masked})"
+        loaded = f"tl.load({address}{masked})"
         if op.dtype in ("float16", "bfloat16"):
             loaded += ".to(tl.float32)"
-        return Tile(self.let("x", loaded), axes, is_zero_outside=True)
+        return Tile(self.let(f"{self.plan.label(op.name)}_", loaded), axes, is_zero_outside=True)
+
+    def _plain(self, op: Op, offset: Expr, vars: tuple[Var, ...]) -> tuple[str, frozenset[int]]:
+        text, axes = self._spread(offset, vars)
+        return f"{self.pointer(op.name)} + {text}", axes
+
+    def _stepped(
+        self, op: Op, offset: Expr, vars: tuple[Var, ...]
+    ) -> tuple[str, frozenset[int]] | None:
+        """Pointers made before the loop and moved along in it, where the offset grows evenly."""
+        moving = [(atom, coef) for atom, coef in offset.terms if not self._is_fixed(variables(Expr(((atom, 1),))))]
+        if self._loop is None or self.is_wide or not moving or len(moving) > 1:
+            return None
+        atom, stride = moving[0]
+        if not isinstance(atom, Var) or not self._varies(atom) or axes_of(offset) != axes_of(*map(variable, vars)):
+            return None
+        lanes = Var(atom.text.replace(self._loop.name, self._loop.lanes), atom.size, atom.axes)
+        start = Expr((*(term for term in offset.terms if term[0] != atom), (lanes, stride)), offset.const)
+        with self._hoisted():
+            at = self.let("at", f"{self.pointer(op.name)} + ({self.render(start)})")
+        return f"{at} + {self._loop.step}{'' if stride == 1 else f' * {stride}'}", axes_of(offset)
 
     def _spread(self, offset: Expr, vars: tuple[Var, ...]) -> tuple[str, frozenset[int]]:
         """The offset over every axis of `vars`: a mask must never be wider than its pointers."""
         axes = set(axes_of(offset))
-        text = self.render(offset)
+        text = self._sum(offset)
         for var in vars:
             if not var.axes <= axes:
                 text += f" + 0 * {var.text}"
                 axes |= var.axes
         return f"({text})", frozenset(axes)
+
+    def _sum(self, expr: Expr) -> str:
+        """The expression as text; inside a loop its fixed part is computed before."""
+        fixed = tuple(term for term in expr.terms if self._is_fixed(variables(Expr((term,)))))
+        if not fixed or len(fixed) == len(expr.terms) or fixed[0][1] == 1 == len(fixed):
+            return self.render(expr)
+        part = Expr(fixed, expr.const)
+        known = self._recalled(("sum", part))
+        if known is None:
+            with self._hoisted(part):
+                known = self._remember(("sum", part), Tile(self.let("at", self.render(part))))
+        rest = Expr(tuple(term for term in expr.terms if term not in fixed))
+        return f"{known.text} + {self.render(rest)}"
+
+    def _bounds(self, vars: tuple[Var, ...]) -> list[str]:
+        """Masks that keep variables inside their sizes; inside a loop the fixed ones are computed before."""
+        fixed = tuple(var for var in vars if self._is_fixed((var,)))
+        texts = bounds(fixed)
+        moving = [self.inside(var) for var in vars if var not in fixed and var.bound]
+        if not texts:
+            return list(dict.fromkeys(moving))
+        known = self._recalled(("bounds", *texts))
+        if known is None:
+            with self._hoisted():
+                known = self._remember(("bounds", *texts), Tile(self.let("inside", " & ".join(texts))))
+        return [known.text, *dict.fromkeys(moving)]
+
+    def inside(self, var: Var) -> str:
+        """The mask that keeps one variable inside its size."""
+        if self._loop is None or not self._varies(var):
+            return bounds((var,))[0]
+        lanes = var.text.replace(self._loop.name, self._loop.lanes)
+        return f"({lanes} < {var.bound} - {self._loop.step})"
 
     def _padded(self, op: Op, index: Index) -> Tile:
         lows, value = op.attr
@@ -181,10 +285,8 @@ class Body:
         return variable(place)
 
     def _named(self, expr: Expr, size: int) -> Var:
-        known = next((scope[expr] for scope in self._scopes if expr in scope), None)
-        text = known.text if known else self.let("at", self.render(expr))
-        self._scopes[-1].setdefault(expr, Tile(text))
-        return Var(text, size, axes_of(expr), None, variables(expr))
+        known = self._recalled(expr) or self._remember(expr, Tile(self.let("at", self.render(expr))))
+        return Var(known.text, size, axes_of(expr), None, variables(expr))
 
     def _joined(self, op: Op, index: Index) -> Tile:
         axis = op.attr[0]
@@ -223,14 +325,14 @@ class Body:
     def _atom(self, atom: Atom) -> str:
         if isinstance(atom, Var):
             return atom.text
-        for scope in self._scopes:
-            if atom in scope:
-                return scope[atom].text
-        inner = self.render(atom.of)
-        inner = inner if re.fullmatch(r"[\w\[\]:, ]+", inner) and " " not in inner.replace(", ", "") else f"({inner})"
-        text = self.let("at", f"{inner} {'%' if isinstance(atom, Mod) else '//'} {atom.by}")
-        self._scopes[-1][atom] = Tile(text, axes_of(atom.of))
-        return text
+        known = self._recalled(atom)
+        if known is None:
+            with self._hoisted(atom.of):
+                inner = self.render(atom.of)
+                inner = inner if re.fullmatch(_SIMPLE, inner) else f"({inner})"
+                text = self.let("at", f"{inner} {'%' if isinstance(atom, Mod) else '//'} {atom.by}")
+                known = self._remember(atom, Tile(text))
+        return known.text
 
     # ------------------------------------------------------------------------ stores
 
@@ -243,7 +345,7 @@ class Body:
         if op.numel != self.kernel.numel:
             spanned = spanned[:1]
         text, _ = self._spread(linear(index, op.shape), spanned)
-        mask = " & ".join(bounds(spanned))
+        mask = " & ".join(self._bounds(spanned))
         self.emit(f"tl.store({self.pointer(name)} + {text}, {tile.text}, mask={mask})")
 
 

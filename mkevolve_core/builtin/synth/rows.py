@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from mkevolve_core.builtin.synth.body import Body, Tile, bounds
+from mkevolve_core.builtin.synth.body import Body, Loop, Tile
 from mkevolve_core.builtin.synth.emitted import Emitted, emitted
 from mkevolve_core.builtin.synth.functions import COMPUTE
 from mkevolve_core.builtin.synth.ir import Op
 from mkevolve_core.builtin.synth.plan import Kernel, Plan, read_at
 
 _NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+_LOOP = Loop("rc", "start", "lane_c")
 _STEP = {"sum": "{0} + {1}", "max": "tl.maximum({0}, {1})", "min": "tl.minimum({0}, {1})"}
 
 
@@ -52,7 +53,7 @@ def _reduced(body: Body, op: Op, tile: Tile) -> Tile:
 
 
 def _masked(body: Body, function: str, text: str) -> str:
-    test = bounds((body.kernel.tile[-1],))[0]
+    test = body.inside(body.kernel.tile[-1])
     return f"tl.where({test}, {text}, {_NEUTRAL[function]})"
 
 
@@ -66,8 +67,7 @@ def _looped(body: Body) -> None:
     names = body.kernel.stores
     whole = [name for name in names if body.plan.program.ops[name].numel == body.kernel.numel]
     if whole:
-        with body.block("for start in range(0, C, BLOCK_C):"):
-            _columns(body)
+        with body.loop(_LOOP, "C", "BLOCK_C"):
             for name in whole:
                 body.store(name)
     for name in names:
@@ -75,17 +75,12 @@ def _looped(body: Body) -> None:
             body.store(name)
 
 
-def _columns(body: Body) -> None:
-    body.emit(f"rc = {body.position('start + tl.arange(0, BLOCK_C)')}")
-
-
 def _pass(body: Body, ready: list[Op]) -> None:
     totals = []
     for op in ready:
         fill = _NEUTRAL[op.attr[0]]
         totals.append(body.let("acc", f"tl.full((BLOCK_R, BLOCK_C), {fill}, {COMPUTE[op.dtype]})"))
-    with body.block("for start in range(0, C, BLOCK_C):"):
-        _columns(body)
+    with body.loop(_LOOP, "C", "BLOCK_C"):
         for op, total in zip(ready, totals, strict=True):
             tile = body.value(op.inputs[0], body.kernel.reads[op.name])
             step = _STEP[op.attr[0]].format(total, _masked(body, op.attr[0], tile.text))

@@ -13,6 +13,8 @@ Tile: TypeAlias = "dict[str, int | str]"
 Tiles: TypeAlias = "dict[str, Tile]"
 
 PROCESSORS = 132  # an H200's; fewer programs leave some idle
+ENOUGH = 32  # programs for work so small that its launch takes longer
+SMALL_WORK = 2**25  # multiplications
 SHARED_BYTES = 220_000  # of a block, below the 227 KiB of sm_90
 REGISTER_VALUES = 255 * 32 * 4  # fp32 values that four warps can hold at most
 
@@ -20,9 +22,9 @@ _GEMM_SHAPES = (
     (128, 128, 32, 8),
     (128, 64, 32, 4),
     (64, 64, 32, 4),
-    (64, 32, 64, 4),
-    (32, 32, 64, 4),
-    (16, 32, 64, 4),
+    (32, 64, 64, 4),
+    (32, 32, 128, 4),
+    (16, 32, 128, 4),
     (16, 16, 128, 2),
 )
 _LOWEST = {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16, "GROUP_M": 1, "BLOCK_R": 1, "BLOCK_C": 64, "BLOCK": 128}
@@ -58,6 +60,11 @@ def sizes_of(plan: Plan, kernel: Kernel) -> Sizes:
     return Sizes("gemm", group, row, column, left[2], kernel.is_fused, kernel.is_convolution)
 
 
+def has_order(sizes: Sizes) -> bool:
+    """Whether the order of a product's tiles matters: enough rows and columns of them."""
+    return not sizes.is_fixed and sizes.rows > 256 and sizes.columns > 128
+
+
 def widths(plan: Plan, kernel: Kernel) -> Tile:
     """Parameters that follow from the problem alone."""
     if kernel.scheme != "attention":
@@ -87,11 +94,17 @@ def _gemm(sizes: Sizes, shrink: int) -> Tile:
         for shape in _GEMM_SHAPES
         if shape[0] <= power(sizes.rows, 16) and shape[1] <= power(sizes.columns, 16)
     ]
-    busy = [at for at, shape in enumerate(fitting) if _programs(sizes, shape) >= PROCESSORS]
+    busy = [at for at, shape in enumerate(fitting) if _programs(sizes, shape) >= _wanted(sizes)]
     at = (busy[0] if busy else len(fitting) - 1) + shrink
     rows, columns, inner, warps = fitting[min(max(at, 0), len(fitting) - 1)]
     inner = min(inner, power(sizes.inner, 16))
     return _product_tile(rows, columns, inner, warps, sizes)
+
+
+def _wanted(sizes: Sizes) -> int:
+    """Programs that a kernel should have at least."""
+    work = sizes.groups * sizes.rows * sizes.columns * sizes.inner
+    return ENOUGH if work <= SMALL_WORK else PROCESSORS
 
 
 def _programs(sizes: Sizes, shape: tuple[int, int, int, int]) -> int:
@@ -107,11 +120,12 @@ def _fused_gemm(sizes: Sizes) -> Tile:
 def _product_tile(rows: int, columns: int, inner: int, warps: int, sizes: Sizes) -> Tile:
     work = sizes.groups * sizes.rows * sizes.columns * sizes.inner
     is_big = work >= 2**28 and not sizes.is_convolution
+    order: Tile = {"GROUP_M": 8} if has_order(sizes) else {}
     return {
         "BLOCK_M": rows,
         "BLOCK_N": columns,
         "BLOCK_K": inner,
-        "GROUP_M": 8 if ceil(sizes.rows / rows) >= 8 else 1,
+        **order,
         "PRECISION": "tf32x3" if is_big else "ieee",
         "num_warps": warps,
         "num_stages": 3,
@@ -120,7 +134,7 @@ def _product_tile(rows: int, columns: int, inner: int, warps: int, sizes: Sizes)
 
 def _attention(sizes: Sizes, shrink: int) -> Tile:
     rows = min(64, power(sizes.rows, 16))
-    while rows > 16 and sizes.groups * ceil(sizes.rows / rows) < PROCESSORS:
+    while rows > 16 and sizes.groups * ceil(sizes.rows / rows) < _wanted(sizes):
         rows //= 2
     rows = max(16, rows >> shrink if shrink > 0 else rows << -shrink)
     is_big = sizes.groups * sizes.rows * sizes.columns * sizes.inner >= 2**28
@@ -136,7 +150,7 @@ def _attention(sizes: Sizes, shrink: int) -> Tile:
 def _row(sizes: Sizes, shrink: int) -> Tile:
     columns = power(sizes.columns) if sizes.is_fixed else min(power(sizes.columns), 2048)
     rows = 1
-    while rows < 32 and 2 * rows * columns <= 2048 and ceil(sizes.rows / (2 * rows)) >= 2 * PROCESSORS:
+    while rows < 32 and 2 * rows * columns <= 2048 and ceil(sizes.rows / (2 * rows)) >= 2 * ENOUGH:
         rows *= 2
     rows = max(1, rows >> shrink if shrink > 0 else rows << -shrink)
     warps = 1 if rows * columns <= 256 else min(16, max(2, rows * columns // 1024))
@@ -183,7 +197,7 @@ def _is_free(sizes: Sizes, key: str) -> bool:
         return False
     if key == "BLOCK_N" and sizes.scheme == "gemm" and sizes.is_fixed:
         return False
-    return not (key == "GROUP_M" and sizes.rows <= 128)
+    return True
 
 
 def _next_values(key: str, value: int) -> tuple[int, ...]:
