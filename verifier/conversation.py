@@ -24,6 +24,10 @@ _LOOK_SECONDS = 0.2  # how often memory and processes are looked at
 _TORCH_MB = 1024  # what torch itself occupies in every process
 
 
+class JobBroken(SandboxError):
+    """Our own code in a job raised: a second try would do the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What a job gave back. The caller owns the descriptors."""
@@ -160,7 +164,7 @@ class Conversation:
             memory = tuple(self._frames.take_fds())
             return Answer(answer["ok"], memory, str(hello["isolation"]), self._text())
         if isinstance(answer, dict) and "error" in answer:
-            raise SandboxError(f"A sandbox job failed by itself:\n{answer['error']}")
+            raise JobBroken(f"A sandbox job failed by itself:\n{answer['error']}")
         failed = answer.get("failed") if isinstance(answer, dict) else None
         if not isinstance(failed, dict):
             raise JobFailed("crash", "its answer has no known form")
@@ -227,14 +231,22 @@ class _Watch:
             return
         if len(tree) > MAX_PROCESSES:
             self.reason = ("crash", f"it started more than {MAX_PROCESSES} processes")
-        resident_mb = sum(_resident(process) for process in tree) >> 20
-        if resident_mb > self._limits.memory_mb + _TORCH_MB:
+        limit = (self._limits.memory_mb + _TORCH_MB) << 20
+        if sum(map(_resident, tree)) > limit and sum(map(_proportional, tree)) > limit:
             self.reason = ("memory", f"it used more than {self._limits.memory_mb} MB of memory")
 
 
 def _resident(process: psutil.Process) -> int:
+    """Cheap, but counts what forks share once for each."""
     try:
         return int(process.memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _proportional(process: psutil.Process) -> int:
+    try:
+        return int(process.memory_full_info().pss)
     except psutil.Error:
         return 0
 

@@ -28,7 +28,7 @@ from typing import Any, Self
 from mkevolve_core.config import sandbox_environment
 from mkevolve_core.errors import SandboxError
 from verifier import wire
-from verifier.conversation import Answer, Conversation, Limits
+from verifier.conversation import Answer, Conversation, JobBroken, Limits
 
 _START_SECONDS = 120.0  # torch from a cold disk
 _END_SECONDS = 10.0
@@ -82,12 +82,14 @@ class LocalSandbox:
     ) -> Answer:
         """As `run`, with memory handed in and out, in a given mode: "interpret", "compile" or "gpu".
 
-        A failure of ours is tried once more with a fresh zygote. Raises JobFailed, SandboxError.
+        Where the sandbox itself failed it tries again with a fresh zygote. Raises JobFailed, SandboxError.
         """
         mode = mode or ("compile" if job in _COMPILE_JOBS else default_mode(self.device))
         limits = Limits(seconds, memory_mb, limit_address_space=mode != "gpu")
         try:
             return self._execute(job, payload, mode, limits, memory)
+        except JobBroken:
+            raise
         except SandboxError:
             self._drop(mode)
             return self._execute(job, payload, mode, limits, memory)
