@@ -27,12 +27,15 @@ class Part:
 
 
 def build_parts(
-    pieces: Sequence[Piece], names: Sequence[str], taken: Collection[str] = ()
+    pieces: Sequence[Piece], names: Sequence[str], taken: Collection[str] = (), keep_names: bool = False
 ) -> tuple[Part, ...]:
-    """`names`: the wanted name for each piece. Raises DecompositionError where one cannot be written."""
+    """`names`: the wanted name for each piece. Raises DecompositionError where one cannot be written.
+
+    Modules keep the names that they have in blocks, and everywhere with `keep_names`.
+    """
     patterns: dict[object, list[tuple[Skeleton, str]]] = {}
     for piece, name in zip(pieces, names, strict=True):
-        written = skeleton(piece)
+        written = skeleton(piece, keep_names or piece.block is not None)
         patterns.setdefault((written.pattern, _dtypes(piece)), []).append((written, name))
     parts: list[Part] = []
     for members in patterns.values():

@@ -135,13 +135,15 @@ def _generators(skeletons: Sequence[Skeleton], init: Sequence[tuple[str, ...]]) 
     configs = [_config(args, given) for args, given in zip(init, inputs, strict=True)]
     if len(set(configs)) == 1:
         return f"def get_input_configs():\n    config = {configs[0]}\n    return [config] * {len(configs)}"
-    listed = "\n".join(indent(f"{config},", " " * 8) for config in configs)
+    listed = "\n".join(indent(f"    {config},", "    ") for config in configs)
     return f"def get_input_configs():\n    return [\n{listed}\n    ]"
 
 
 def _config(init: Sequence[str], inputs: str) -> str:
-    one_line = f'{{"get_init_inputs": lambda: [{", ".join(init)}], "get_inputs": lambda: [{inputs}]}}'
-    return one_line if len(one_line) <= 84 else one_line.replace(', "get_inputs"', ',\n "get_inputs"')
+    """A dict over several lines, indented for the body of a function."""
+    entries = {"get_init_inputs": ", ".join(init), "get_inputs": inputs}
+    lines = [f'        "{name}": lambda: [{text}],' for name, text in entries.items()]
+    return "\n".join(["{", *lines, "    }"])
 
 
 def _inputs(skeleton: Skeleton) -> str:

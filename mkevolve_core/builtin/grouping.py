@@ -132,18 +132,22 @@ class _Builder:
         return taken[::-1]
 
     def _add_free(self, node: Node) -> None:
-        """A view that drops dimensions ends the group that made its input; any other begins the next one."""
+        """Views that end in fewer dimensions end the group that made their input; others begin the next."""
+        self.waiting.append(node)
         if self.current is not None and self.current.kind is not None and self._lowers_rank(node):
-            self.current.extend([node])
-        else:
-            self.waiting.append(node)
+            self.current.extend(self._waiting_for([node]))
+            self.current.extend([self.waiting.pop(self.waiting.index(node))])
 
     def _lowers_rank(self, node: Node) -> bool:
         assert self.current is not None
-        if self.waiting or node.op not in ("flatten", "view", "reshape") or not node.inputs:
+        if node.op not in ("flatten", "view", "reshape"):
             return False
-        before, after = self.graph.values[node.inputs[0]], self.graph.values[node.outputs[0]]
-        return node.inputs[0] in self.current.made and len(after.shape) < len(before.shape)
+        source = node.inputs[0]
+        makers = {name: one for one in self.waiting for name in one.outputs}
+        while source in makers and makers[source].inputs:
+            source = makers[source].inputs[0]
+        rank = len(self.graph.values[node.outputs[0]].shape)
+        return source in self.current.made and rank < len(self.graph.values[source].shape)
 
     def _joins(self, node: Node, kind: Kind) -> bool:
         """Does the node belong to the open group rather than to one of its own?"""
@@ -180,7 +184,7 @@ def _with_whole_states(graph: Graph, groups: list[list[Node]]) -> list[list[Node
     owners: dict[str, int] = {}
     merged: list[list[Node]] = []
     for nodes in groups:
-        used = {_owner(graph, name) for node in nodes for name in node.inputs if name in graph.states}
+        used = {owner_of(graph, name) for node in nodes for name in node.inputs if name in graph.states}
         first = min((owners[name] for name in used if name in owners), default=len(merged))
         tail = [node for one in merged[first:] for node in one]
         del merged[first:]
@@ -190,7 +194,7 @@ def _with_whole_states(graph: Graph, groups: list[list[Node]]) -> list[list[Node
     return merged
 
 
-def _owner(graph: Graph, state: str) -> str:
+def owner_of(graph: Graph, state: str) -> str:
     """The unit that a state belongs to, or the state itself."""
     path = state.rpartition(".")[0]
     while path:

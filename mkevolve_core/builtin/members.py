@@ -57,8 +57,11 @@ class Members:
     states: tuple[tuple[str, str], ...]  # (name in the subproblem's state_dict, name in the graph)
 
 
-def members(piece: Piece, holes: Holes) -> Members:
-    """Raises DecompositionError where a tensor cannot be made again."""
+def members(piece: Piece, holes: Holes, keep_names: bool) -> Members:
+    """`keep_names`: name modules as the problem does, not by their class (which makes equal pieces equal).
+
+    Raises DecompositionError where a tensor cannot be made again.
+    """
     attention = _attention_calls(piece)
     units = _module_calls(piece, attention)
     used = {unit.path: unit for unit in units.values()}
@@ -66,8 +69,8 @@ def members(piece: Piece, holes: Holes) -> Members:
     covered = {state for path in used for state in _states_under(piece.graph, path)}
     raw = [name for name in piece.states if name not in covered]
     order = _creation_order(piece.graph, used, raw)
-    fallbacks = {p: _snake(used[p].cls.rpartition(".")[2]) if p in used else "weight" for p in order}
-    attributes = attribute_names(fallbacks)
+    by_class = {path: _snake(unit.cls.rpartition(".")[2]) for path, unit in used.items()}
+    attributes = attribute_names(order, by_class, keep_names)
     lines = []
     for path in order:
         if path in used:

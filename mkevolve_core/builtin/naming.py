@@ -14,7 +14,7 @@ _BLOCK_NAMES = {
     "TransformerDecoderLayer": "transformer_decoder_block",
     "MultiheadAttention": "multihead_attention",
 }
-_OP_NAMES = {"scaled_dot_product_attention": "attention", "batch_norm": "norm", "sub": "subtract"}
+_OP_NAMES = {"sub": "subtract", "div": "divide", "mul": "multiply", "amax": "max", "amin": "min"}
 _TITLE_WORDS = {
     "cls": "class",
     "conv": "convolution",
@@ -54,8 +54,14 @@ def operations_name(piece: Piece) -> str:
     if any(kind_of(n) is Kind.ATTENTION for n in nodes) or _is_spelled_attention(nodes):
         words = ["attention"]
     else:
-        words = list(dict.fromkeys(_OP_NAMES.get(node.op, node.op) for node in nodes))
+        words = list(dict.fromkeys(_word(node) for node in nodes))
     return "_".join(words[:_MOST_WORDS]) or "views"
+
+
+def _word(node: Node) -> str:
+    if node.op in ("mul", "div") and len(node.inputs) == 1:
+        return "scale"
+    return _OP_NAMES.get(node.op, node.op)
 
 
 def half_name(piece: Piece) -> str | None:
@@ -117,7 +123,8 @@ def _is_patches(piece: Piece, conv: Node) -> bool:
     """Does the convolution read every element once?"""
     kernel = piece.graph.values[conv.inputs[1]].shape[2:]
     stride = conv.args[3] if len(conv.args) > 3 else dict(conv.kwargs).get("stride", 1)
-    return stride == kernel or (len(set(kernel)) == 1 and stride == kernel[0])
+    square = kernel[0] if len(set(kernel)) == 1 else kernel
+    return max(kernel) > 1 and stride in (kernel, square)
 
 
 def _concat_name(piece: Piece) -> str:

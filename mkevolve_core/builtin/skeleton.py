@@ -37,10 +37,10 @@ class _Statement:
     outputs: tuple[str, ...]
 
 
-def skeleton(piece: Piece) -> Skeleton:
-    """Raises DecompositionError where the piece cannot be written as a module."""
+def skeleton(piece: Piece, keep_names: bool) -> Skeleton:
+    """`keep_names`: see `members`. Raises DecompositionError where the piece cannot be written."""
     holes = Holes()
-    made = members(piece, holes)
+    made = members(piece, holes, keep_names)
     statements = _statements(piece, made)
     inlined = _inlined(piece, statements)
     given = input_names(piece.inputs)
@@ -52,10 +52,18 @@ def skeleton(piece: Piece) -> Skeleton:
         piece=piece,
         arguments=tuple(given[value] for value in piece.inputs),
         init=made.lines,
-        body=(*body, f"return {result}"),
+        body=tuple(_with_return(body, result)),
         holes=tuple(holes.found),
         states=made.states,
     )
+
+
+def _with_return(body: list[str], result: str) -> list[str]:
+    """A last line that makes the result returns it."""
+    target, equals, expression = body[-1].partition(" = ")
+    if equals and target == result and "," not in result:
+        return [*body[:-1], f"return {expression}"]
+    return [*body, f"return {result}"]
 
 
 def _statements(piece: Piece, made: Members) -> list[_Statement]:

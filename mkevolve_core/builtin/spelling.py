@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mkevolve_core.builtin.graph import Arg, Graph, Name, Node, Ref, Slice
@@ -151,15 +151,18 @@ def literal(arg: Arg, holes: Holes | None = None, role: str = "") -> str:
     return repr(arg)
 
 
-def attribute_names(paths: Mapping[str, str]) -> dict[str, str]:
-    """A unique attribute name for each dotted path; the value is what a bare number is replaced by."""
+def attribute_names(paths: Sequence[str], by_class: Mapping[str, str], keep_names: bool) -> dict[str, str]:
+    """A unique attribute name for each dotted path: its last word, or what its class is called."""
     names: dict[str, str] = {}
-    for path, fallback in paths.items():
-        parts = path.split(".")
-        wanted = fallback if parts[-1].isdigit() else parts[-1]
-        common = wanted in names.values() or wanted in ("weight", "bias")
-        if common and len(parts) > 1 and not parts[-2].isdigit():
-            wanted = f"{parts[-2]}_{wanted}"
+    for path in paths:
+        *owners, leaf = path.split(".")
+        wanted = leaf if not leaf.isdigit() else by_class.get(path, "weight")
+        if path in by_class and not keep_names:
+            wanted = by_class[path]
+        elif (
+            owners and not owners[-1].isdigit() and (wanted in ("weight", "bias") or wanted in names.values())
+        ):
+            wanted = f"{owners[-1]}_{wanted}"
         names[path] = _unique(wanted, names)
     return names
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from mkevolve_core.builtin.graph import Arg, Ref, refs
+from mkevolve_core.builtin.graph import Arg, Graph, Ref, refs
 from mkevolve_core.builtin.naming_values import Step, name_values
 from mkevolve_core.errors import AgentDeclined
 
@@ -132,6 +132,18 @@ def parse(source: str) -> TopLevel:
         calls=tuple(reader.calls),
         output=output,
     )
+
+
+def parse_lone(source: str, signature: str, graph: Graph) -> TopLevel:
+    """A top-level module that only hands its arguments on to one subproblem, whose graph is given."""
+    tree = ast.parse(source)
+    inits = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+    instances = tuple(_instances(inits[0], _aliases(tree))) if len(inits) == 1 else ()
+    if len(instances) != 1:
+        raise AgentDeclined("The top-level module does not consist of one subproblem.")
+    outputs = tuple(dict.fromkeys(ref.name for ref in refs(graph.output)))
+    call = Call(instances[0].attribute, graph.inputs, outputs)
+    return TopLevel(signature, graph.inputs, instances, (call,), graph.output)
 
 
 def _signature(init: ast.FunctionDef) -> str:
