@@ -13,7 +13,16 @@ from dataclasses import dataclass
 
 from mkevolve_core.domain import Codebase
 from verifier.bans import Finding, find_bans, settings_changed
-from verifier.syntax import Place, Program, Unit, Unparsable, build_program, parse_codebase
+from verifier.syntax import (
+    RESERVED_MODULES,
+    Place,
+    Program,
+    Unit,
+    Unparsable,
+    build_program,
+    parse_codebase,
+    top_module,
+)
 from verifier.torch_use import torch_base, torch_computes
 
 NO_LAUNCH = "no launch of a kernel of its own can be reached from forward"
@@ -57,6 +66,8 @@ def _no_launch(program: Program, places: list[Place]) -> Finding:
 
 def _refusal(program: Program, computes: list[Finding], launches: bool, several: bool) -> str | None:
     for unit in program.units:
+        if top_module(unit.path) in RESERVED_MODULES:
+            return f"{unit.path} stands in for the module {top_module(unit.path)}"
         for ban in find_bans(unit):
             return _spelled(ban, several)
     if launches:

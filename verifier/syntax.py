@@ -7,6 +7,7 @@ in a file lets a name stand for `torch.cuda.Event`, it stands for that everywher
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -20,6 +21,9 @@ WATCHED_BUILTINS = frozenset(
     ["exec", "eval", "compile", "__import__", "__builtins__", "getattr", "setattr", "delattr"]
     + ["type", "vars", "globals", "locals", "open", "id", "breakpoint"]
 )
+
+# A file of such a name would stand in for the real module in every import.
+RESERVED_MODULES = sys.stdlib_module_names | {"torch", "triton", "numpy"}
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -88,17 +92,16 @@ def is_self(expression: ast.AST) -> bool:
 
 def parse_codebase(candidate: Codebase) -> tuple[Unit, ...]:
     """Every Python file, parsed and resolved. Raises Unparsable."""
-    own = frozenset(part for file in candidate.files for part in _module_names(file.path))
+    own = frozenset(top_module(file.path) for file in candidate.files) - RESERVED_MODULES
     several = len(candidate.files) > 1
     return tuple(
         _parse(file.path, file.text, own, several) for file in candidate.files if file.path.endswith(".py")
     )
 
 
-def _module_names(path: str) -> Iterator[str]:
-    pure = PurePosixPath(path)
-    yield pure.parts[0].removesuffix(".py")
-    yield pure.stem
+def top_module(path: str) -> str:
+    """What an import statement calls the file or the folder that it lies in."""
+    return PurePosixPath(path).parts[0].removesuffix(".py")
 
 
 def _parse(path: str, text: str, own: frozenset[str], several: bool) -> Unit:

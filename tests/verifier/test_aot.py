@@ -99,9 +99,13 @@ def test_a_compiler_that_takes_too_long_is_said(sandbox):
 
 
 def test_kernels_of_several_files_are_found_in_theirs(sandbox):
-    part = load_fixture("honest", "affine").source
-    entry = "from subkernel_implementations.part import ModelNew as Part\n\nModelNew = Part\n"
-    files = (SourceFile("solution.py", entry), SourceFile("subkernel_implementations/part.py", part))
+    part = "from ..settings import NAME\n" + load_fixture("honest", "affine").source
+    entry = "from .subkernel_implementations.part import ModelNew as Part\n\nModelNew = Part\n"
+    files = (
+        SourceFile("solution.py", entry),
+        SourceFile("settings.py", "NAME = 1\n"),
+        SourceFile("subkernel_implementations/part.py", part),
+    )
     here = AFFINE | {"file": "/job/source/subkernel_implementations/part.py"}
     report = compile_launches(sandbox, Codebase("solution.py", files), [here], "cuda:90", 60.0)
     assert (report.error, len(report.kernels)) == (None, 1)

@@ -10,8 +10,8 @@ from verifier.judge import LocalJudge
 from verifier.reviewer import StaticReviewer
 from verifier.sandbox import LocalSandbox
 
-POLICY = Policy(timing=TimingMode.OFF, seconds=60.0)
-SHORT = replace(POLICY, seconds=6.0)
+POLICY = Policy(timing=TimingMode.OFF, seconds=60.0, device="cpu")
+ON_GPU = replace(POLICY, device="cuda:0")
 
 HONEST = load_fixtures("honest")
 CHEATS = load_fixtures("cheats")
@@ -54,8 +54,9 @@ def sampled(fixtures, names):
     ]
 
 
-def outcome_of(judge: LocalJudge, fixture: Fixture):
-    policy = SHORT if fixture.name == "endless_loop" else POLICY
+def outcome_of(judge: LocalJudge, fixture: Fixture, policy: Policy = POLICY):
+    if fixture.name == "endless_loop":
+        policy = replace(policy, seconds=4.0 if policy.device == "cpu" else 20.0)
     verdict = judge.judge(fixture.problem, Codebase.single(fixture.source), policy)
     if not verdict.is_correct:
         return verdict.outcome, verdict.detail
@@ -77,9 +78,25 @@ def test_cheats_are_caught_with_a_reason(judge, fixture):
     assert reason
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("fixture", HONEST, ids=lambda one: one.name)
+def test_honest_candidates_are_correct_on_a_gpu(judge, fixture):
+    verdict = judge.judge(fixture.problem, Codebase.single(fixture.source), ON_GPU)
+    assert (verdict.outcome, verdict.detail) == (Outcome.CORRECT, "")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("fixture", MUST_RUN, ids=lambda one: one.name)
+def test_cheats_are_caught_on_a_gpu(judge, fixture):
+    if fixture.name == "unmasked_tail":
+        pytest.skip("a GPU does not notice accesses just past the end: only the interpreter checks bounds")
+    outcome, reason = outcome_of(judge, fixture, ON_GPU)
+    assert outcome.value in fixture.expected, reason
+
+
 def test_an_estimate_and_resources_come_with_a_correct_verdict_where_there_is_no_gpu(judge):
     honest = next(one for one in HONEST if one.name == "two_kernels")
-    verdict = judge.judge(honest.problem, Codebase.single(honest.source), replace(POLICY, device="cpu"))
+    verdict = judge.judge(honest.problem, Codebase.single(honest.source), POLICY)
     assert verdict.estimate is not None
     assert verdict.estimate.launches == 2
     assert verdict.estimate.ratio > 0

@@ -249,6 +249,11 @@ def test_kernels_of_parts_are_found_across_files():
     assert (found.refusal, found.flags, found.kernels) == (None, (), ("copy_kernel",))
 
 
+def test_a_file_may_not_stand_in_for_a_module():
+    shadow = Codebase("candidate.py", (*candidate().files, SourceFile("torch.py", "from os import *\n")))
+    assert check_codebase(shadow).refusal == "torch.py stands in for the module torch"
+
+
 @pytest.mark.parametrize("text", ["class ModelNew(\n", "x = 1\n  y = 2\n", "a\0b", "(" * 5000])
 def test_what_is_no_python_is_said_with_its_line_and_is_no_refusal(text):
     found = check_codebase(Codebase.single(text))

@@ -25,17 +25,18 @@ from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
 from mkevolve_core.protocols import JobFailed
+from verifier.hosting import PACKAGE, folder
 from verifier.runner import hostile
 
 
 def run(payload: dict[str, Any]) -> dict[str, Any]:
     """Raises JobFailed("import") where a file cannot be imported."""
-    folder = Path.cwd() / "source"
     for file in payload["files"]:
-        path = folder / file["path"]
+        path = folder() / file["path"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(file["text"])
-    sys.path.insert(0, str(folder))
+    (folder() / "__init__.py").touch()
+    sys.path += [str(Path.cwd()), str(folder())]
     target = GPUTarget("cuda", payload["capability"], 32)
     return {"kernels": [_compiled(kernel, target) for kernel in payload["kernels"]]}
 
@@ -56,9 +57,10 @@ def _compiled(kernel: dict[str, Any], target: GPUTarget) -> dict[str, Any]:
 
 
 def _import(path: str) -> ModuleType:
+    """As the runner imports it: all files are one package, so that relative imports work."""
     parts = PurePosixPath(path).with_suffix("").parts
     with hostile("import"):
-        return importlib.import_module(".".join(part for part in parts if part != "__init__"))
+        return importlib.import_module(".".join(part for part in (PACKAGE, *parts) if part != "__init__"))
 
 
 def _find_kernel(module: ModuleType, name: str) -> JITFunction | None:
