@@ -146,14 +146,14 @@ def list_runs(runs_dir: Path) -> tuple[RunFolder, ...]:
 
 
 def find_run(runs_dir: Path, wanted: str) -> RunFolder:
-    """By id, path, or a beginning or end of an id that fits only one. Raises ConfigError with close ones."""
+    """By id, path, or a part of an id that fits only one. Raises ConfigError with close ones."""
     as_path = Path(wanted)
     if len(as_path.parts) > 1 and _is_run(as_path):
         return RunFolder(as_path.resolve())
     runs = {run.run_id: run for run in list_runs(runs_dir)}
     if wanted in runs:
         return runs[wanted]
-    fits = [name for name in runs if wanted and (name.startswith(wanted) or name.endswith(wanted))]
+    fits = [name for name in runs if wanted and wanted in name]
     if len(fits) == 1:
         return runs[fits[0]]
     if fits:
