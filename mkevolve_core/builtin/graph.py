@@ -115,6 +115,7 @@ class Graph:
     calls: tuple[ModuleCall, ...]
     nodes: tuple[Node, ...]
     output: Arg  # a Ref, or a tuple of them
+    init: tuple[tuple[str, Arg], ...] = ()  # the constructor's arguments by name; None for what is no plain data
 
 
 def refs(arg: Arg) -> Iterator[Ref]:
@@ -139,6 +140,7 @@ def graph_from_plain(plain: dict[str, Any]) -> Graph:
         calls=tuple(_call(c) for c in plain["calls"]),
         nodes=tuple(_node(n) for n in plain["nodes"]),
         output=_arg(plain["output"]),
+        init=_pairs(plain.get("init", {})),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
@@ -58,7 +59,22 @@ def trace(model_class: type[nn.Module], config: InputConfig) -> dict[str, Any]:
         torch.manual_seed(SEED)
         forward = _forward(model, inputs, recorder)
     facts = [_state_facts(state, recipes.recipe(state.tensor)) for state in states]
-    return {**forward, "states": facts, "units": _units(model, construction, states)}
+    units = _units(model, construction, states)
+    return {**forward, "states": facts, "units": units, "init": _arguments(model_class, args, kwargs)}
+
+
+def _arguments(model_class: type[nn.Module], args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The constructor's arguments by name, defaults too; None for what is no plain data."""
+    bound = inspect.signature(model_class).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return {name: _plain_or_none(value) for name, value in bound.arguments.items()}
+
+
+def _plain_or_none(value: Any) -> Any:
+    try:
+        return encode_literal(value)
+    except Unrecordable:
+        return None
 
 
 def _forward(model: nn.Module, inputs: tuple[Any, ...], recorder: Recorder) -> dict[str, Any]:
