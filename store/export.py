@@ -22,7 +22,7 @@ from mkevolve_core.protocols import Artifacts
 from mkevolve_core.state import Best, RunState
 from store.artifacts import encode, sha_of
 from store.numbers import estimate_of
-from store.report import Part, date_of, provenance, render_report
+from store.report import Part, date_of, inputs_of, provenance, render_report
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _PARTS = "subkernel_implementations"
@@ -114,6 +114,7 @@ def _record(
         "iteration": best.iteration,
         "made_at": date_of(state.at),
         "entry": codebase.entry,
+        "inputs": inputs_of(state),
         "device": verdict.device if verdict else state.device,
         "versions": state.versions,
         "verified_as_a_set": verdict is not None,

@@ -99,6 +99,7 @@ def _facts(state: RunState, record: dict[str, object], verdict: Verdict | None) 
     return [
         ("date", str(record["made_at"])),
         ("iteration", str(record["iteration"])),
+        ("inputs", ", ".join(inputs_of(state)) or "not known"),
         ("device", str(record["device"] or "not known")),
         ("baselines measured", baselines or "none: nothing was timed"),
         ("tolerance", tolerance),
@@ -137,6 +138,12 @@ def _speed(verdict: Verdict | None) -> str:
         )
     ratio = estimate_of(verdict)
     return f"estimate {ratio:.2f}x (modelled, not measured)" if ratio else "–"
+
+
+def inputs_of(state: RunState) -> list[str]:
+    """ "float32 (10, 3, 32, 32)" for each input of the problem."""
+    specs = state.facts.inputs if state.facts else ()
+    return [f"{spec.dtype} {tuple(spec.shape)}" for spec in specs]
 
 
 def date_of(at: float) -> str:

@@ -17,7 +17,9 @@ from mkevolve_core.domain import (
     Estimate,
     Outcome,
     Problem,
+    ProblemFacts,
     Subproblem,
+    TensorSpec,
     Timing,
     Verdict,
 )
@@ -90,6 +92,7 @@ class ModelNew(nn.Module):
 SCALE = _KERNEL.replace("EXPRESSION", "x * w").replace("INITIAL", "ones")
 SHIFT = _KERNEL.replace("EXPRESSION", "tl.maximum(x + w, 0.0)").replace("INITIAL", "zeros")
 FORGETS_THE_SHIFT = _KERNEL.replace("EXPRESSION", "tl.maximum(x, 0.0)").replace("INITIAL", "zeros")
+FACTS = ProblemFacts((TensorSpec((4, 64), "float32"),), (TensorSpec((4, 64), "float32"),), 128, 0.001)
 WEIGHTS = (("scale_rows.weight", "scale"), ("shift_relu.weight", "shift"))
 
 _CORRECT = Verdict(
@@ -124,6 +127,7 @@ def write_small_run(
     versions = {"torch": "2.13.0", "triton": "3.7.1"}
     events: list[ev.Event] = [
         ev.RunStarted(run.run_id, Problem("scale_shift", PROBLEM), config, verdict.device, versions),
+        ev.ProblemInspected(FACTS),
         ev.DecompositionProposed(decomposition(), "built-in"),
         ev.TopologyChanged("d1", Cause.INITIAL, By.ENGINE),
         ev.IterationStarted(1),

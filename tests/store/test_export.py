@@ -125,7 +125,7 @@ def test_a_set_with_a_part_missing_is_refused(tmp_path):
 
 def test_the_report_says_where_every_file_came_from(export):
     report = text_of(export, "report.md")
-    for said in ("1#1", "2#1", "built-in", "`subkernel_implementations/scale_rows.py`", "Triton interpreter", "torch 2.13.0", "triton 3.7.1",
+    for said in ("1#1", "2#1", "built-in", "`subkernel_implementations/scale_rows.py`", "Triton interpreter", "float32 (4, 64)", "torch 2.13.0", "triton 3.7.1",
                  "estimate 2.50x (modelled, not measured)", "atol 0.0001", "UTC", "none: nothing was timed"):  # fmt: skip
         assert said in report, said
     assert "All 2 parts are Triton subkernels" in report
