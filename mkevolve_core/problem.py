@@ -30,6 +30,18 @@ def read_problem(path: Path) -> Problem:
     return Problem(problem_name(path.stem), source)
 
 
+def find_problem(given: str | Path) -> Problem:
+    """A problem by its file's path, or a sample by its name. Raises ProblemError."""
+    path = Path(given)
+    sample = SAMPLES / f"{given}.py"
+    if not path.exists() and path.name == str(given) and sample.is_file() and not path.name.startswith("_"):
+        return read_problem(sample)
+    if not path.exists():
+        names = ", ".join(problem.name for problem in sample_problems())
+        raise ProblemError(f"{path} does not exist; give a Python file's path, or a sample: {names}.")
+    return read_problem(path)
+
+
 def sample_problems() -> tuple[Problem, ...]:
     """The problems that come with MKEvolve, the best one to start with first."""
     found = [read_problem(path) for path in sorted(SAMPLES.glob("*.py")) if path.stem != "__init__"]
