@@ -115,7 +115,7 @@ class Graph:
     calls: tuple[ModuleCall, ...]
     nodes: tuple[Node, ...]
     output: Arg  # a Ref, or a tuple of them
-    init: tuple[tuple[str, Arg], ...] = ()  # the constructor's arguments by name; None for what is no plain data
+    init: tuple[tuple[str, Arg], ...] = ()  # the constructor's arguments by name; None: no plain data
 
 
 def refs(arg: Arg) -> Iterator[Ref]:
