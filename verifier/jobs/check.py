@@ -87,8 +87,9 @@ def _check(report: _Report, problem: LoadedProblem, payload: dict[str, Any]) -> 
     report.weight_map = given or check_weights.match_weights(ours.states, original.states)
     wrong = check_weights.map_findings(report.weight_map, ours.states, ours.model, original.model)
     report.findings += wrong
-    if not wrong:
-        _compare(report, problem, original.model, ours, watch)
+    if wrong:
+        return  # nothing could be compared, and uses are seen while comparing
+    _compare(report, problem, original.model, ours, watch)
     for name, module in parts.items():
         report.findings += _part_findings(name, module, classes[name], watch)
 
