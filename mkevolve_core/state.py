@@ -292,22 +292,19 @@ def _(event: ev.CandidateProposed, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.VerdictReached, state: RunState) -> RunState:
-    seen = replace(state.candidates[event.candidate_id], verdict=event.verdict)
     spent = replace(state.spent, judged=state.spent.judged + 1)
-    return replace(state, candidates={**state.candidates, event.candidate_id: seen}, spent=spent)
+    return replace(_candidate(state, event.candidate_id, verdict=event.verdict), spent=spent)
 
 
 @_apply.register
 def _(event: ev.CandidateReviewed, state: RunState) -> RunState:
-    seen = replace(state.candidates[event.candidate_id], review=event.review)
-    return replace(state, candidates={**state.candidates, event.candidate_id: seen})
+    return _candidate(state, event.candidate_id, review=event.review)
 
 
 @_apply.register
 def _(event: ev.CandidateRejected, state: RunState) -> RunState:
-    seen = replace(state.candidates[event.candidate_id], rejected=event.reason)
-    state = replace(state, candidates={**state.candidates, event.candidate_id: seen})
-    part = state.subproblems[seen.candidate.subproblem_id]
+    state = _candidate(state, event.candidate_id, rejected=event.reason)
+    part = state.subproblems[state.candidates[event.candidate_id].candidate.subproblem_id]
     beam = tuple(i for i in part.beam if i != event.candidate_id)
     chosen = None if part.chosen == event.candidate_id else part.chosen
     return _change(state, part.subproblem.subproblem_id, beam=beam, chosen=chosen)
@@ -417,6 +414,11 @@ def _(event: ev.RunFinished, state: RunState) -> RunState:
 def _change(state: RunState, subproblem_id: str, **changes: object) -> RunState:
     part = replace(state.subproblems[subproblem_id], **changes)  # type: ignore[arg-type]
     return replace(state, subproblems={**state.subproblems, subproblem_id: part})
+
+
+def _candidate(state: RunState, candidate_id: str, **changes: object) -> RunState:
+    seen = replace(state.candidates[candidate_id], **changes)  # type: ignore[arg-type]
+    return replace(state, candidates={**state.candidates, candidate_id: seen})
 
 
 def _command(state: RunState, command_id: str, value: CommandState) -> RunState:
