@@ -100,6 +100,8 @@ class Recorder(TorchFunctionMode):  # type: ignore[misc]
     def _call(
         self, func: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
+        if name in ops.REFUSED_IN_PLACE:
+            raise Unrecordable(f"it writes into a tensor with {name}")
         output = func(*args, **kwargs)
         outputs = tensors_in(output)
         if not outputs:

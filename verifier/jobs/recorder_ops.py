@@ -165,8 +165,6 @@ def getter_name(func: Callable[..., Any]) -> str | None:
 def spell(func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Spelling:
     """Raises Unrecordable for what has no spelling."""
     name = str(getattr(func, "__name__", func))
-    if name in REFUSED_IN_PLACE:
-        raise Unrecordable(f"it writes into a tensor with {name}")
     if name in _REFLECTED:
         op = _REFLECTED[name]
         return Spelling(op, f"operator:{_OPERATORS[op]}", swapped=True)

@@ -85,7 +85,7 @@ class RecipeRecorder(TorchFunctionMode):  # type: ignore[misc]
         if getter is not None:
             return None
         spelling = ops.spell(func, args, kwargs)
-        if spelling.in_place:
+        if spelling.in_place or getattr(func, "__name__", "") in ops.REFUSED_IN_PLACE:
             raise Unrecordable("it is written into")
         texts = [self._text(item) for item in args]
         words = ops.meaningful(func, spelling.op, kwargs).items()
