@@ -16,6 +16,7 @@ import streamlit as st
 from mkevolve_core.config import default_runs_dir
 from mkevolve_core.domain import Verdict
 from mkevolve_core.errors import ProblemError
+from mkevolve_core.problem import SAMPLES, sample_problems
 from mkevolve_core.state import RunState
 from store import queries
 from store.ingest import Ingest
@@ -131,9 +132,8 @@ def look() -> None:
 
 
 def samples() -> dict[str, Path]:
-    """The sample problems by name."""
-    found = sorted((_APP / "mkevolve_core" / "problems").glob("[!_]*.py"))
-    return {path.stem: path for path in found}
+    """The files of the sample problems by name, the best one to start with first."""
+    return {problem.name: SAMPLES / f"{problem.name}.py" for problem in sample_problems()}
 
 
 def keep_problem(name: str, text: bytes) -> Path:

@@ -13,7 +13,6 @@ from pages import _cache
 from pages._words import count, plain, title
 
 _WAYS = ("Sample", "Upload", "Paste", "Path")
-_FAVOURITE = "convolutional_vision_transformer"
 _MARKS = ("Model", "get_inputs", "get_init_inputs")
 
 
@@ -47,7 +46,6 @@ def _sample() -> Path | None:
     chosen = st.selectbox(
         "Sample problem",
         list(names),
-        index=list(names).index(_FAVOURITE) if _FAVOURITE in names else 0,
         format_func=title,
         key="sample",
     )
