@@ -20,6 +20,8 @@ from triton.runtime.jit import JITFunction
 
 _MAX_FRAMES = 200
 
+_fill = torch.Tensor.fill_  # before any candidate may patch it
+
 _CREATES = "empty empty_strided empty_permuted zeros ones full arange scalar_tensor eye lift lift_fresh"
 _FILLS = "fill_ zero_ copy_ _to_copy clone contiguous resize_ set_ detach_ lift_fresh_copy"
 _VIEWS = """
@@ -33,6 +35,7 @@ _local_scalar_dense item is_same_size size stride numel sym_size sym_stride sym_
 sym_storage_offset is_contiguous is_nonzero record_stream pin_memory _pin_memory
 """
 _MOVES = frozenset(f"aten::{name}" for name in " ".join((_CREATES, _FILLS, _VIEWS, _METADATA)).split())
+_UNINITIALISED = ("aten::empty", "aten::new_empty")
 _PREFIXES = ("aten::empty", "aten::new_", "aten::zeros", "aten::ones", "aten::full")
 
 
@@ -95,7 +98,10 @@ def _defined_below(kernel: Any, folder: Path) -> bool:
 
 
 class ComputeLog(TorchDispatchMode):  # type: ignore[misc]
-    """While it is entered: every PyTorch operation that computes, and the line that asked for it."""
+    """While it is entered: every PyTorch operation that computes, and the line that asked for it.
+
+    Memory that is allocated uninitialised is poisoned, so that what a kernel leaves out shows.
+    """
 
     def __init__(self, launches: LaunchLog, torch_parts: frozenset[str]) -> None:
         super().__init__()
@@ -107,9 +113,13 @@ class ComputeLog(TorchDispatchMode):  # type: ignore[misc]
         self, function: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         name = str(function._schema.name)
-        if not self._launches.depth and is_compute(name):
-            self._note(name)
-        return function(*args, **(kwargs or {}))
+        result = function(*args, **(kwargs or {}))
+        if not self._launches.depth:
+            if is_compute(name):
+                self._note(name)
+            elif name.startswith(_UNINITIALISED):
+                _poison(result)
+        return result
 
     def _note(self, name: str) -> None:
         frames = list(_frames_below(self._launches.folder))
@@ -120,6 +130,15 @@ class ComputeLog(TorchDispatchMode):  # type: ignore[misc]
             path, line = frames[0]
             where = f"{path.relative_to(self._launches.folder).as_posix()}, line {line}"
         self.operations[name] = (count + 1, where)
+
+
+def _poison(tensor: torch.Tensor) -> None:
+    if tensor.numel() == 0:
+        return
+    if tensor.is_floating_point() or tensor.is_complex():
+        _fill(tensor, float("nan"))
+    elif tensor.dtype != torch.bool:
+        _fill(tensor, torch.iinfo(tensor.dtype).max)
 
 
 def is_compute(name: str) -> bool:

@@ -1,5 +1,7 @@
 """Small problems and candidates, as text."""
 
+import textwrap
+
 from mkevolve_core.domain import Codebase, Policy, SourceFile
 
 SCALE_SHIFT = """
@@ -69,7 +71,7 @@ POLICY = Policy(seconds=20.0, device="cpu")
 def with_forward(body: str, before: str = "") -> Codebase:
     """The honest candidate with another `forward`, and perhaps something at the top of its file."""
     head, _, _ = HONEST.rpartition("    def forward(self, x):")
-    lines = "\n".join(f"        {line}" for line in body.strip().splitlines())
+    lines = "\n".join(f"        {line}" for line in textwrap.dedent(body).strip().splitlines())
     return Codebase.single(f"{before}\n{head}    def forward(self, x):\n{lines}\n")
 
 

@@ -186,8 +186,8 @@ def test_memory_of_many_processes_counts_together(sandbox):
             time.sleep(60)
     time.sleep(60)
     """
+    payload = {"source": textwrap.dedent(code)}
     with pytest.raises(JobFailed) as caught:
-        payload = {"source": textwrap.dedent(code)}
         sandbox.execute("inspect", payload, seconds=30.0, memory_mb=512)
     assert caught.value.kind == "memory"
 

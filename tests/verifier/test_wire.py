@@ -3,6 +3,7 @@
 import mmap
 import os
 import socket
+from pathlib import Path
 
 import pytest
 
@@ -57,12 +58,12 @@ def test_a_message_that_says_it_is_too_large_is_refused_unread(pair):
 def test_a_flood_of_descriptors_is_refused_and_closed(pair):
     left, right = pair
     fd = wire.create_memory("test")
-    before = len(os.listdir("/proc/self/fd"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
     for byte in (b"\x08", b"\x00"):
         socket.send_fds(left, [byte], [fd] * wire.MAX_FDS)
     with pytest.raises(wire.WireError, match="descriptors"):
         wire.receive(right)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
     os.close(fd)
 
 

@@ -19,7 +19,7 @@ from mkevolve_core.protocols import JobFailed
 from verifier import counting, evidence, hosting
 from verifier.loading import use_plain_float32
 from verifier.runner import hostile
-from verifier.tensors import MemoryFiller, MemoryReader, Spec, decode, dtype_of, same_bytes
+from verifier.tensors import MemoryFiller, MemoryReader, Spec, decode, same_bytes
 from verifier.timing import PartClock, Samples, Stopwatch
 
 _PART_PASSES = 20
@@ -114,7 +114,6 @@ class _Host:
             self._hand_over(case)
             if number == 0:
                 hosting.check_call(self._model, self._inputs)
-            self._poison(case["outputs"])
             outputs = self._call_watched(is_first=number == 0)
             self._give(outputs, case["outputs"])
             modified = self._modified(case["inputs"])
@@ -131,17 +130,6 @@ class _Host:
         else:
             self._inputs = decode(case["inputs"], lambda spec: reader.read(spec, device))
         self._tree = case["inputs"]
-
-    def _poison(self, tree: dict[str, Any]) -> None:
-        """Memory that the candidate may receive uninitialised holds NaN rather than an earlier result."""
-        blocks = [
-            torch.full(
-                spec["shape"], float("nan"), dtype=dtype_of(spec["dtype"]), device=self._session._device
-            )
-            for spec in _specs(tree)
-            if dtype_of(spec["dtype"]).is_floating_point
-        ]
-        del blocks
 
     def _call_watched(self, is_first: bool) -> Any:
         """One forward with all evidence taken; the first one is counted for the estimate, too."""
