@@ -8,6 +8,7 @@ is an error.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Any
@@ -17,14 +18,14 @@ from mkevolve_core.protocols import JobFailed
 from verifier import verdicts
 from verifier.answers import CandidateAnswer, read_answer
 from verifier.baselines import Baselines
-from verifier.compare import compare_case, zeros_would_pass
+from verifier.compare import compare_case
 from verifier.device import DeviceFacts, Gpu, Place, device_facts, find_place
 from verifier.plan import Outputs, Plan
 from verifier.references import References
 from verifier.sandbox import LocalSandbox
 from verifier.second_gate import SecondGate
 from verifier.speed import Speed
-from verifier.static import check_codebase
+from verifier.static import StaticReport, check_codebase
 
 _STOCHASTIC = 1e-3  # relative difference of two runs on one input
 _QUICK = 5  # a quick timing takes this part of the repeats
@@ -45,6 +46,7 @@ class LocalJudge:
     def __init__(self, sandbox: LocalSandbox, reuse: int = 16) -> None:
         """`reuse`: how many candidates see the same inputs before fresh ones are drawn."""
         self._sandbox = sandbox
+        sandbox.prepare()
         self._references = References(sandbox, reuse)
         self._baselines = Baselines(sandbox)
         self._second_gate = SecondGate(sandbox)
@@ -64,10 +66,14 @@ class LocalJudge:
         """Raises SandboxError if we failed, ConfigError for a device or target that is not there."""
         began = time.monotonic()
         place = find_place(self._gpus(policy.device), policy.device)
-        verdict = self._refuse(candidate, policy) or self._judge(reference, candidate, policy, place)
-        device = verdict.device or place.name
+        report = check_codebase(candidate, policy.torch_parts)
+        verdict = _refuse(candidate, report) or self._judge(reference, candidate, policy, place)
         return replace(
-            verdict, device=device, isolation=self._sandbox.isolation, seconds=time.monotonic() - began
+            verdict,
+            device=place.name,
+            isolation=self._sandbox.isolation,
+            flags=(*report.flags, *verdict.flags),
+            seconds=time.monotonic() - began,
         )
 
     def _gpus(self, wanted: str) -> tuple[Gpu, ...]:
@@ -77,62 +83,50 @@ class LocalJudge:
             self._facts = device_facts(self._sandbox)
         return self._facts.gpus
 
-    def _refuse(self, candidate: Codebase, policy: Policy) -> Verdict | None:
-        """What the source alone decides."""
-        bad = next((file.path for file in candidate.files if not _is_plain(file.path)), None)
-        if bad is not None:
-            return Verdict(Outcome.INTERFACE_ERROR, f"The path {bad!r} is not a plain relative path")
-        report = check_codebase(candidate, policy.torch_parts)
-        if report.syntax_error is not None:
-            return Verdict(Outcome.COMPILE_ERROR, verdicts.sentence(report.syntax_error), flags=report.flags)
-        if report.refusal is not None:
-            return Verdict(Outcome.CHEAT, verdicts.sentence(report.refusal), flags=report.flags)
-        return None
-
     def _judge(self, reference: str, candidate: Codebase, policy: Policy, place: Place) -> Verdict:
-        static_flags = check_codebase(candidate, policy.torch_parts).flags
         try:
             plan = self._references.get(reference, policy, place)
         except JobFailed as failed:
-            detail = f"The reference cannot be run: {failed.detail}"
-            return Verdict(Outcome.UNJUDGEABLE, detail, flags=static_flags)
+            return Verdict(Outcome.UNJUDGEABLE, f"The reference cannot be run: {failed.detail}")
         if plan.stochastic > _STOCHASTIC:
             share = f"{plan.stochastic:.1%} of its largest output"
             detail = f"Two runs of the reference on the same input differ by {share}: it draws at random"
-            return Verdict(Outcome.UNJUDGEABLE, detail, flags=static_flags)
-        flags = (*static_flags, *self._reference_flags(plan, policy))
-        try:
-            ran, weights = self._run(reference, candidate, policy, place, plan)
-            verdict = self._examine(reference, candidate, policy, place, ran)
-        except JobFailed as failed:
-            return Verdict(*verdicts.of_failure(failed), flags=flags)
-        order = ("weights matched by creation order",) if weights == "by creation order" else ()
-        return replace(verdict, weights=weights, flags=(*flags, *order, *verdict.flags))
-
-    def _reference_flags(self, plan: Plan, policy: Policy) -> tuple[str, ...]:
-        return (
-            ("an output of zeros would pass: it lies below the tolerance",)
-            if zeros_would_pass(plan, policy)
-            else ()
-        )
+            return Verdict(Outcome.UNJUDGEABLE, detail)
+        notes = plan.notes
+        with ExitStack() as opened:
+            try:
+                ran, weights = self._run(reference, candidate, policy, place, plan, opened)
+                verdict = self._examine(reference, candidate, policy, place, ran)
+            except JobFailed as failed:
+                return Verdict(*verdicts.of_failure(failed), flags=notes)
+        order = () if weights == "by name" else ("weights matched by creation order",)
+        return replace(verdict, weights=weights, flags=(*notes, *order, *verdict.flags))
 
     # ------------------------------------------------------------------------------------ running
 
     def _run(
-        self, reference: str, candidate: Codebase, policy: Policy, place: Place, plan: Plan
+        self,
+        reference: str,
+        candidate: Codebase,
+        policy: Policy,
+        place: Place,
+        plan: Plan,
+        opened: ExitStack,
     ) -> tuple[_Ran, str]:
         """With weights by name; where names differ but shapes do not, by creation order. Raises JobFailed."""
-        ran = self._execute(candidate, policy, place, plan)
+        ran = self._execute(candidate, policy, place, plan, opened)
         mismatch = ran.answer.mismatch
         if mismatch is None:
             return ran, "by name"
         if not mismatch.same_shapes:
             raise JobFailed("interface", verdicts.of_mismatch(mismatch))
         by_order = self._references.get(reference, policy, place, by_name=False)
-        return self._execute(candidate, policy, place, by_order), "by creation order"
+        return self._execute(candidate, policy, place, by_order, opened), "by creation order"
 
-    def _execute(self, candidate: Codebase, policy: Policy, place: Place, plan: Plan) -> _Ran:
-        outputs = Outputs(plan)
+    def _execute(
+        self, candidate: Codebase, policy: Policy, place: Place, plan: Plan, opened: ExitStack
+    ) -> _Ran:
+        outputs = opened.enter_context(closing(Outputs(plan)))
         answer = self._sandbox.execute(
             "candidate",
             _payload(candidate, policy, place, plan, outputs),
@@ -180,6 +174,18 @@ class LocalJudge:
             return verdict
         baselines = self._baselines.get(reference, _timed(policy), place)
         return speed.add_times(verdict, baselines)
+
+
+def _refuse(candidate: Codebase, report: StaticReport) -> Verdict | None:
+    """What the source alone decides."""
+    bad = next((file.path for file in candidate.files if not _is_plain(file.path)), None)
+    if bad is not None:
+        return Verdict(Outcome.INTERFACE_ERROR, f"The path {bad!r} is not a plain relative path")
+    if report.syntax_error is not None:
+        return Verdict(Outcome.COMPILE_ERROR, verdicts.sentence(report.syntax_error))
+    if report.refusal is not None:
+        return Verdict(Outcome.CHEAT, verdicts.sentence(report.refusal))
+    return None
 
 
 def _is_plain(path: str) -> bool:

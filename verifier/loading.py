@@ -118,7 +118,10 @@ def split_inputs(inputs: Any) -> tuple[Any, ...]:
     return tuple(inputs) if isinstance(inputs, list | tuple) else (inputs,)
 
 
-def use_plain_float32() -> None:
-    """TF32 off on both sides, for matrix products and convolutions."""
+def use_device(device: str) -> None:
+    """Make it the current one; TF32 is off on both sides, for matrix products and convolutions."""
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    if device != "cpu":
+        with hostile("raise"):
+            torch.cuda.set_device(device)

@@ -137,6 +137,7 @@ class PlannedConfig:
 class Plan:
     configs: tuple[PlannedConfig, ...]
     stochastic: float  # how far two runs of the reference on one input lie apart, relative
+    notes: tuple[str, ...]
     init_seed: int | None  # set where weights are matched by creation order
     inputs: Memory
     expected: Memory
@@ -159,7 +160,8 @@ def read_plan(answer: Answer, init_seed: int | None) -> Plan:
     inputs, expected = map(Memory, answer.memory)
     try:
         configs = from_plain(tuple[PlannedConfig, ...], answer.value["configs"])
-        plan = Plan(configs, float(answer.value["stochastic"]), init_seed, inputs, expected)
+        notes = from_plain(tuple[str, ...], answer.value["notes"])
+        plan = Plan(configs, float(answer.value["stochastic"]), notes, init_seed, inputs, expected)
         _check(plan)
     except (KeyError, TypeError, ValueError, AttributeError, StopIteration) as error:
         raise JobFailed("crash", f"its answer is no plan: {error}") from None
@@ -190,6 +192,9 @@ class Outputs:
         _poison(fd, self._end)
         wire.seal_size(fd)
         self.memory = Memory(fd)
+
+    def close(self) -> None:
+        self.memory.close()
 
     def _lay_out(self, tree: Tree) -> Tree:
         return _replaced(tree, self._place)

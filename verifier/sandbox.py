@@ -33,6 +33,10 @@ from verifier.conversation import Answer, Conversation, JobBroken, Limits
 _START_SECONDS = 120.0  # torch from a cold disk
 _END_SECONDS = 10.0
 _COMPILE_JOBS = frozenset({"compile"})
+_VARIABLES = {
+    "TORCHINDUCTOR_COMPILE_THREADS": "8",  # each is a process
+    "PYTORCH_NVML_BASED_CUDA_CHECK": "1",  # looking for CUDA must not spoil it for the zygote's children
+}
 _ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -63,6 +67,12 @@ class LocalSandbox:
             self._zygotes.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
+    def prepare(self, *modes: str) -> None:
+        """Have these zygotes start in the background; those of this sandbox's device where none are named."""
+        here = default_mode(self.device)
+        for mode in modes or ((here,) if here == "gpu" else (here, "compile")):
+            self._zygote(mode)
+
     def run(self, job: str, payload: dict[str, Any], seconds: float = 120.0) -> dict[str, Any]:
         """The job's answer, plain JSON from a hostile process. Raises JobFailed, SandboxError."""
         answer = self.execute(job, payload, seconds=seconds)
@@ -85,7 +95,8 @@ class LocalSandbox:
         Where the sandbox itself failed it tries again with a fresh zygote. Raises JobFailed, SandboxError.
         """
         mode = mode or ("compile" if job in _COMPILE_JOBS else default_mode(self.device))
-        limits = Limits(seconds, memory_mb, limit_address_space=mode != "gpu")
+        shared_mb = sum(os.fstat(fd).st_size for fd in memory) >> 20
+        limits = Limits(seconds, memory_mb + shared_mb, limit_address_space=mode != "gpu")
         try:
             return self._execute(job, payload, mode, limits, memory)
         except JobBroken:
@@ -132,21 +143,19 @@ def default_mode(device: str = "auto") -> str:
 
 
 class _Zygote:
-    """A running zygote process. Starting it takes as long as importing torch."""
+    """A zygote process. It is ready as soon as it has imported torch; the first fork waits for that."""
 
     def __init__(self, mode: str, environment: Mapping[str, str], folder: Path) -> None:
         ours, theirs = socket.socketpair()
         self._control = ours
         self._log = folder / f"zygote-{mode}.log"
         self._lock = threading.Lock()
-        variables = {**environment, "HOME": str(folder), "TORCHINDUCTOR_COMPILE_THREADS": "8"}
+        self._is_ready = False
+        variables = {**environment, **_VARIABLES, "HOME": str(folder)}
         if mode == "interpret":
             variables["TRITON_INTERPRET"] = "1"
         self._process = self._start(mode, theirs, variables)
         theirs.close()
-        self._control.settimeout(_START_SECONDS)
-        self._ask(None)
-        self._control.settimeout(_END_SECONDS)
 
     def _start(self, mode: str, theirs: socket.socket, variables: dict[str, str]) -> subprocess.Popen[bytes]:
         script = _ROOT / "verifier" / "zygote.py"
@@ -168,6 +177,11 @@ class _Zygote:
     def fork(self, request: dict[str, Any], fds: Sequence[int]) -> int:
         """The guard's process id. Raises SandboxError."""
         with self._lock:
+            if not self._is_ready:
+                self._control.settimeout(_START_SECONDS)
+                self._ask(None)
+                self._control.settimeout(_END_SECONDS)
+                self._is_ready = True
             pid = self._ask((request, fds)).get("pid")
         if not isinstance(pid, int):
             raise SandboxError("The sandbox's zygote gave no process id.")

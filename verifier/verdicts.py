@@ -18,6 +18,7 @@ _OUTCOMES = {
     "interface": Outcome.INTERFACE_ERROR,
 }
 _MAX_NAMES = 6
+_MAX_TEXT = 1000
 
 
 def of_failure(failed: JobFailed) -> tuple[Outcome, str]:
@@ -89,5 +90,5 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    text = text.strip()
+    text = text.strip()[:_MAX_TEXT]
     return text[:1].upper() + text[1:]

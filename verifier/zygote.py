@@ -8,6 +8,7 @@ time, no GPU), "gpu".
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -18,8 +19,11 @@ def main() -> None:
     sys.path.append(root)
     from verifier import runner
 
+    judge = os.getppid()
     runner.preload(mode, root)
     serve(socket.socket(fileno=int(control_fd)))
+    if os.getppid() != judge:  # it died and could not tidy up: the working directory is its own
+        shutil.rmtree(os.getcwd(), ignore_errors=True)  # noqa: PTH109
 
 
 def serve(control: socket.socket) -> None:

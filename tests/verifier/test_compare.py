@@ -36,7 +36,7 @@ class Bytes:
 def plan_of(expected, exact, hidden):
     case = PlannedCase("as given", True, False, {"list": []}, expected, exact)
     config = PlannedConfig(1, {}, (), (case,), ())
-    return Plan((config,), 0.0, None, Bytes().memory(), hidden.memory())
+    return Plan((config,), 0.0, (), None, Bytes().memory(), hidden.memory())
 
 
 def compare(got, expected, exact, dtype="float32", numpy_type=np.float32, policy=None):

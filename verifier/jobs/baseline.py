@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from verifier.jobs.reference import distinct_configs, draw
-from verifier.loading import InputConfig, load_problem, split_init, use_plain_float32
+from verifier.loading import InputConfig, load_problem, split_init, use_device
 from verifier.runner import hostile
 from verifier.tensors import map_tensors, tensors_of
 from verifier.timing import Stopwatch
@@ -20,7 +20,7 @@ _DRAWS = 5
 
 def run(payload: dict[str, Any]) -> dict[str, Any]:
     """Raises JobFailed, also where `torch.compile` cannot compile it."""
-    use_plain_float32()
+    use_device(payload["device"])
     problem = load_problem(payload["source"])
     torch.manual_seed(payload["seed"])
     with torch.no_grad():

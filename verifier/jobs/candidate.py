@@ -17,7 +17,7 @@ from triton import knobs
 
 from mkevolve_core.protocols import JobFailed
 from verifier import counting, evidence, hosting
-from verifier.loading import use_plain_float32
+from verifier.loading import use_device
 from verifier.runner import hostile
 from verifier.tensors import MemoryFiller, MemoryReader, Spec, decode, same_bytes
 from verifier.timing import PartClock, Samples, Stopwatch
@@ -29,7 +29,7 @@ _release = torch.cuda.empty_cache
 
 
 def run_with_memory(payload: dict[str, Any], memory: list[int]) -> tuple[dict[str, Any], list[int]]:
-    use_plain_float32()
+    use_device(payload["device"])
     session = _Session(payload, MemoryReader(memory[0]), MemoryFiller(memory[1]))
     with torch.no_grad():
         try:

@@ -24,7 +24,7 @@ from verifier.loading import (
     load_problem,
     split_init,
     split_inputs,
-    use_plain_float32,
+    use_device,
 )
 from verifier.runner import hostile
 from verifier.tensors import MemoryWriter, Tree, UnknownValue, encode, map_tensors, tensors_of
@@ -68,14 +68,15 @@ _VARIANTS = (
 
 
 def run_with_memory(payload: dict[str, Any], _memory: list[int]) -> tuple[dict[str, Any], list[int]]:
-    use_plain_float32()
+    use_device(payload["device"])
     torch.set_num_threads(min(_MAX_THREADS, os.cpu_count() or 1))
     problem = load_problem(payload["source"])
     shown, hidden = MemoryWriter("inputs"), MemoryWriter("expected")
     job = _Job(problem, payload, shown, hidden)
     with torch.no_grad():
         configs = job.run()
-    return {"configs": configs, "stochastic": job.stochastic}, [shown.seal(), hidden.seal()]
+    answer = {"configs": configs, "stochastic": job.stochastic, "notes": sorted(job.notes)}
+    return answer, [shown.seal(), hidden.seal()]
 
 
 class _Job:
@@ -88,6 +89,7 @@ class _Job:
         self._hidden = hidden
         self._device = payload["device"]
         self.stochastic: float | None = None  # how far two runs on one input lie apart
+        self.notes: set[str] = set()
 
     def run(self) -> list[dict[str, Any]]:
         """One entry for each distinct input configuration."""
@@ -143,6 +145,7 @@ class _Job:
         outputs = None if variant.change is _as_given else self._probe(pair, changed)
         inputs = given if outputs is None else changed
         exact = outputs or pair.run(inputs)
+        self.notes |= {exact.note} if exact.note else set()
         name = variant.name if outputs is not None else _GIVEN.name
         return {
             "name": f"{name}, same buffers" if variant.same_buffers else name,
@@ -250,9 +253,8 @@ class _Pair:
         try:
             doubled = self._run_double(inputs)
         except JobFailed as failed:
-            if failed.kind == "memory":
-                raise
-            return _Outputs(plain, map_tensors(plain, _as_double))
+            note = f"compared in single precision: the reference fails in double ({failed.detail})"
+            return _Outputs(plain, map_tensors(plain, _as_double), note)
         return _Outputs(plain, map_tensors(doubled, _as_double))
 
     def run_plain(self, inputs: tuple[Any, ...]) -> Any:
@@ -289,6 +291,7 @@ def _converted(model: torch.nn.Module, device: str, dtype: torch.dtype | None) -
 class _Outputs:
     plain: Any
     doubled: Any
+    note: str = ""
 
     def are_accurate(self, atol: float, rtol: float) -> bool:
         """Finite, and the plain run's error far below the bound."""
