@@ -29,8 +29,9 @@ class Part:
 def build_parts(
     pieces: Sequence[Piece], names: Sequence[str], taken: Collection[str] = (), keep_names: bool = False
 ) -> tuple[Part, ...]:
-    """`names`: the wanted name for each piece. Raises DecompositionError where one cannot be written.
+    """`names`: the wanted name for each piece; `taken`: names of files and attributes.
 
+    Raises DecompositionError where a piece cannot be written.
     Modules keep the names that they have in blocks, and everywhere with `keep_names`.
     """
     patterns: dict[object, list[tuple[Skeleton, str]]] = {}
@@ -38,9 +39,11 @@ def build_parts(
         written = skeleton(piece, keep_names or piece.block is not None)
         patterns.setdefault((written.pattern, _dtypes(piece)), []).append((written, name))
     parts: list[Part] = []
+    used = set(taken)
     for members in patterns.values():
-        name = unique_name(members[0][1], [*taken, *(part.name for part in parts)])
+        name = unique_name(members[0][1], used, len(members))
         parts.append(_part(name, [one for one, _ in members]))
+        used |= {name, *(instance.attribute for instance in parts[-1].instances)}
     return tuple(parts)
 
 

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from mkevolve_core.builtin.build import Part, build_parts
 from mkevolve_core.builtin.graph import Graph, refs
 from mkevolve_core.builtin.kinds import ANCHORS, kind_of
-from mkevolve_core.builtin.naming import operations_name, unique_name
+from mkevolve_core.builtin.naming import operations_name
 from mkevolve_core.builtin.pieces import Piece, cut
 from mkevolve_core.builtin.revising import Change, apply, names_beside, read_graphs, revise
 from mkevolve_core.builtin.splice import splice
 from mkevolve_core.builtin.splitter import values_of_call
-from mkevolve_core.builtin.toplevel import Call, TopLevel, parse
+from mkevolve_core.builtin.toplevel import Call, Instance, TopLevel, parse
 from mkevolve_core.domain import Decomposition, Problem, Revision, Subproblem
 from mkevolve_core.errors import AgentDeclined, DecompositionError
 from mkevolve_core.protocols import Sandbox
@@ -70,9 +70,10 @@ class BuiltinFuser:
         parts = (other, one) if swapped else (one, other)
         graphs = [read_graphs(self._sandbox, part) for part in parts]
         joints = [_joint(top, pair, parts, graphs) for pair in pairs]
-        name = _fused_name(current, parts, joints[0].piece)
+        name = _fused_name(parts, joints[0].piece)
+        taken = names_beside(top, {part.name for part in parts})
         try:
-            built = build_parts([j.piece for j in joints], [name] * len(joints), keep_names=True)
+            built = build_parts([j.piece for j in joints], [name] * len(joints), taken, keep_names=True)
         except DecompositionError as error:
             raise AgentDeclined(f"{parts[0].title} and {parts[1].title} cannot be fused: {error}.") from None
         if len(built) != 1:
@@ -189,30 +190,27 @@ def _needed_outputs(top: TopLevel, calls: tuple[Call, Call], values: Mapping[str
         yield from (names[value] for value in call.outputs if value in read)
 
 
-def _fused_name(current: Decomposition, parts: Sequence[Subproblem], piece: Piece) -> str:
+def _fused_name(parts: Sequence[Subproblem], piece: Piece) -> str:
     """The two halves of a block become the block again; others are called by both names."""
-    taken = names_beside(current, {part.subproblem_id for part in parts})
     one, other = parts[0].name, parts[1].name
     shared = one.rpartition("_")[0]
     if parts[0].parents == parts[1].parents != () and shared and other.rpartition("_")[0] == shared:
-        return unique_name(shared, taken)
+        return shared
     plain = operations_name(piece)
-    return unique_name(plain if plain.startswith(re.sub(r"_\d+$", "", one)) else f"{one}_{other}", taken)
+    return plain if plain.startswith(re.sub(r"_\d+$", "", one)) else f"{one}_{other}"
 
 
 def _change(top: TopLevel, parts: Sequence[Subproblem], joints: Sequence[_Joint], built: Part) -> Change:
-    joined = {}
+    made: dict[str, Instance] = {}
+    called: dict[str, Call] = {}
     for joint, instance in zip(joints, built.instances, strict=True):
         ends = [tuple(joint.values[n] for n in names) for names in (joint.piece.inputs, joint.piece.outputs)]
-        joined[joint.calls[0].attribute] = (instance, Call(instance.attribute, ends[0], ends[1]))
+        made[joint.calls[0].attribute] = instance
+        called[joint.calls[0].attribute] = Call(instance.attribute, ends[0], ends[1])
     gone = {joint.calls[1].attribute for joint in joints}
-    instances = [joined[i.attribute][0] if i.attribute in joined else i for i in top.instances]
-    calls = [joined[c.attribute][1] if c.attribute in joined else c for c in top.calls]
-    changed = replace(
-        top,
-        instances=tuple(one for one in instances if one.attribute not in gone),
-        calls=_in_order(top.arguments, [call for call in calls if call.attribute not in gone], parts),
-    )
+    instances = tuple(made.get(i.attribute, i) for i in top.instances if i.attribute not in gone)
+    calls = [called.get(c.attribute, c) for c in top.calls if c.attribute not in gone]
+    changed = replace(top, instances=instances, calls=_in_order(top.arguments, calls, parts))
     parents = tuple(part.subproblem_id for part in parts)
     return Change(changed, (built,), (tuple(joint.origin for joint in joints),), parents)
 

@@ -90,11 +90,14 @@ class _Builder:
     groups: list[list[Node]] = field(default_factory=list)
     waiting: list[Node] = field(default_factory=list)
     current: _Open | None = None
+    constants: set[str] = field(default_factory=set)
 
     def add(self, node: Node) -> None:
         kind = kind_of(node)
-        if kind in FREE:
+        if kind in FREE or self._is_constant(node, kind):
             self._add_free(node)
+        elif self.current is not None and self._goes_before(node, kind):
+            self.groups.append([*self._waiting_for([node]), node])
         elif self.current is not None and self._joins(node, kind):
             self.current.extend([*self._waiting_for([node]), node])
             self.current.kind = _joint_kind(self.current.kind, kind)
@@ -109,6 +112,21 @@ class _Builder:
             self.current.extend(self.waiting)
         self._close()
         return self.groups or [self.waiting]
+
+    def _is_constant(self, node: Node, kind: Kind) -> bool:
+        """Does an elementwise node depend on weights and constants alone?"""
+        known = self.graph.states.keys() | self.constants
+        if kind is not Kind.POINTWISE or not known.issuperset(node.inputs):
+            return False
+        self.constants.update(node.outputs)
+        return True
+
+    def _goes_before(self, node: Node, kind: Kind) -> bool:
+        """A projection between softmax and its product, as in `softmax(scores) @ self.v(x)`."""
+        assert self.current is not None
+        near = self.current.made | {name for one in self.waiting for name in one.outputs}
+        projects = kind is Kind.GEMM and any(name in self.graph.states for name in node.inputs)
+        return projects and self.current.kind is Kind.ATTENTION and not near.intersection(node.inputs)
 
     def _open(self, kind: Kind | None, nodes: Sequence[Node]) -> None:
         self._close()
@@ -134,6 +152,8 @@ class _Builder:
     def _add_free(self, node: Node) -> None:
         """Views that end in fewer dimensions end the group that made their input; others begin the next."""
         self.waiting.append(node)
+        if kind_of(node) is Kind.CREATE:
+            self.constants.update(node.outputs)
         if self.current is not None and self.current.kind is not None and self._lowers_rank(node):
             self.current.extend(self._waiting_for([node]))
             self.current.extend([self.waiting.pop(self.waiting.index(node))])

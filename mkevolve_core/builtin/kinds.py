@@ -32,9 +32,10 @@ _OPS = {
     "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d",
     Kind.RNN: "lstm gru rnn_tanh rnn_relu",
     Kind.GATHER: "embedding index_select gather",
-    Kind.MOVE: "cat concat stack repeat repeat_interleave roll pad flip interpolate pixel_shuffle",
+    Kind.MOVE: "cat concat stack repeat_interleave interpolate pixel_shuffle",
     Kind.VIEW: "view reshape flatten unflatten unsqueeze squeeze transpose permute t expand expand_as chunk "
-    "split split_with_sizes unbind getitem select narrow contiguous movedim swapaxes view_as reshape_as",
+    "split split_with_sizes unbind getitem select narrow contiguous movedim swapaxes view_as reshape_as pad "
+    "flip roll repeat",
     Kind.CREATE: "zeros ones full arange empty eye linspace zeros_like ones_like full_like rand randn tensor "
     "rand_like randn_like new_zeros new_ones",
 }

@@ -54,6 +54,7 @@ class Members:
     attributes: dict[str, str]  # unit path or state name → attribute
     as_module: dict[str, Unit]  # node name → the unit whose call it is
     as_attention: dict[str, ModuleCall]  # the last node's name → the whole attention call
+    tensors: dict[str, str]  # name in the graph → name in the subproblem: "encoder.weight"
     states: tuple[tuple[str, str], ...]  # (name in the subproblem's state_dict, name in the graph)
 
 
@@ -77,8 +78,9 @@ def members(piece: Piece, holes: Holes, keep_names: bool) -> Members:
             lines.append(f"self.{attributes[path]} = {_constructor(used[path], holes)}")
         else:
             lines.append(_raw_line(piece.graph, path, attributes[path], holes))
-    states = _state_names(piece.graph, used, raw, attributes)
-    return Members(tuple(lines), attributes, units, attention, states)
+    tensors = _tensor_names(piece.graph, used, raw, attributes)
+    kept = tuple((local, name) for name, local in tensors.items() if piece.graph.states[name].persistent)
+    return Members(tuple(lines), attributes, units, attention, tensors, kept)
 
 
 def _attention_calls(piece: Piece) -> dict[str, ModuleCall]:
@@ -191,17 +193,13 @@ def _constant_text(constant: float, shape: str, dtype: str, rank: int) -> str:
     return f"torch.full({size}, {number}{dtype})"
 
 
-def _state_names(
+def _tensor_names(
     graph: Graph, used: dict[str, Unit], raw: list[str], attributes: dict[str, str]
-) -> tuple[tuple[str, str], ...]:
-    pairs = [
-        (attributes[path] + name.removeprefix(path), name)
-        for path in used
-        for name in _states_under(graph, path)
-    ]
-    pairs += [(attributes[name], name) for name in raw]
-    kept = {name: local for local, name in pairs if graph.states[name].persistent}
-    return tuple((kept[name], name) for name in graph.states if name in kept)
+) -> dict[str, str]:
+    found = {name: attributes[name] for name in raw}
+    for path in used:
+        found |= {name: attributes[path] + name.removeprefix(path) for name in _states_under(graph, path)}
+    return {name: found[name] for name in graph.states if name in found}
 
 
 def _snake(name: str) -> str:

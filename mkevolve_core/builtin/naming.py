@@ -8,6 +8,7 @@ from collections.abc import Collection
 from mkevolve_core.builtin.graph import Node
 from mkevolve_core.builtin.kinds import ANCHORS, FREE, Kind, kind_of
 from mkevolve_core.builtin.pieces import Piece, output_names
+from mkevolve_core.builtin.toplevel import instance_names
 
 _BLOCK_NAMES = {
     "TransformerEncoderLayer": "transformer_block",
@@ -74,9 +75,10 @@ def half_name(piece: Piece) -> str | None:
     return None
 
 
-def unique_name(wanted: str, taken: Collection[str]) -> str:
+def unique_name(wanted: str, taken: Collection[str], instances: int = 1) -> str:
+    """A name that is free for a file and for each of its instances' attributes."""
     name, number = wanted, 1
-    while name in taken:
+    while {name, *instance_names(name, instances)} & set(taken):
         number += 1
         name = f"{wanted}_{number}"
     return name
@@ -111,8 +113,9 @@ def _single_name(piece: Piece, anchor: Node) -> str:
         return "conv_patch_embedding"
     if anchor.op in ("cat", "concat"):
         return _concat_name(piece)
-    if anchor.op == "linear" and piece.outputs == output_names(piece.graph):
-        return "classification_head"
+    if _working(piece) == [anchor] and anchor.op == "linear" and piece.outputs == output_names(piece.graph):
+        rank = len(piece.graph.values[piece.outputs[0]].shape)
+        return "classification_head" if rank == 2 else "output_head"
     attribute = anchor.scope.rpartition(".")[2]
     if anchor.op == "linear" and not _GENERIC.fullmatch(attribute):
         return attribute.lower()
@@ -120,7 +123,9 @@ def _single_name(piece: Piece, anchor: Node) -> str:
 
 
 def _is_patches(piece: Piece, conv: Node) -> bool:
-    """Does the convolution read every element once?"""
+    """Does the convolution read every element once, in tiles?"""
+    if conv.op.startswith("conv_transpose"):
+        return False
     kernel = piece.graph.values[conv.inputs[1]].shape[2:]
     stride = conv.args[3] if len(conv.args) > 3 else dict(conv.kwargs).get("stride", 1)
     square = kernel[0] if len(set(kernel)) == 1 else kernel

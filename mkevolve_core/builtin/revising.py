@@ -70,9 +70,10 @@ def apply(current: Decomposition, revision: Revision) -> Decomposition:
     )
 
 
-def names_beside(current: Decomposition, leaving: Collection[str]) -> tuple[str, ...]:
-    """Names that stay taken; `leaving` are ids."""
-    return tuple(part.name for part in current.subproblems if part.subproblem_id not in leaving)
+def names_beside(top: TopLevel, leaving: Collection[str]) -> tuple[str, ...]:
+    """Names of files and attributes that stay taken when the files `leaving` go."""
+    staying = [instance for instance in top.instances if instance.part not in leaving]
+    return (*(one.part for one in staying), *(one.attribute for one in staying))
 
 
 def _new_subproblems(current: Decomposition, change: Change) -> Sequence[Subproblem]:

@@ -170,8 +170,8 @@ class _Writer:
         return Expression(f"self.{self._made.attributes[path]}({args}, need_weights=False)[0]", True)
 
     def _value(self, name: str) -> Expression:
-        if name in self._made.attributes and name in self._piece.graph.states:
-            return Expression(f"self.{self._made.attributes[name]}", True)
+        if name in self._made.tensors:
+            return Expression(f"self.{self._made.tensors[name]}", True)
         if name in self._expressions:
             return self._expressions[name]
         return Expression(self._names[name], True)

@@ -9,7 +9,7 @@ from mkevolve_core.builtin.build import Part, build_parts
 from mkevolve_core.builtin.graph import Graph, Node, refs
 from mkevolve_core.builtin.grouping import owner_of
 from mkevolve_core.builtin.kinds import ANCHORS, Kind, is_free, kind_of, work
-from mkevolve_core.builtin.naming import half_name, operations_name, unique_name
+from mkevolve_core.builtin.naming import half_name, operations_name
 from mkevolve_core.builtin.pieces import Piece, cut
 from mkevolve_core.builtin.revising import Change, apply, names_beside, read_graphs, read_top_level, revise
 from mkevolve_core.builtin.toplevel import Call, TopLevel
@@ -44,7 +44,7 @@ class BuiltinSplitter:
         if any(_ops(graph) != _ops(graphs[0]) for graph in graphs):
             raise AgentDeclined(f"{target.title} computes different things in its instances.")
         halves = [cut(graph, (graph.nodes[:at], graph.nodes[at:])) for graph in graphs]
-        parts = _parts(target, halves, names_beside(current, {target.subproblem_id}))
+        parts = _parts(target, halves, names_beside(top, {target.name}))
         return revise(current, _change(top, target, graphs, parts))
 
 
@@ -125,9 +125,9 @@ def _parts(
     first, second = ([pair[side] for pair in halves] for side in (0, 1))
     names = _half_names(target, first[0], second[0])
     try:
-        one = build_parts(first, [unique_name(names[0], taken)] * len(first), taken, keep_names=True)
-        taken = [*taken, *(part.name for part in one)]
-        other = build_parts(second, [unique_name(names[1], taken)] * len(second), taken, keep_names=True)
+        one = build_parts(first, [names[0]] * len(first), taken, keep_names=True)
+        taken = [*taken, *(name for part in one for i in part.instances for name in (part.name, i.attribute))]
+        other = build_parts(second, [names[1]] * len(second), taken, keep_names=True)
     except DecompositionError as error:
         raise AgentDeclined(f"{target.title} cannot be split: {error}.") from None
     if len(one) != 1 or len(other) != 1:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mkevolve_core.builtin.graph import Graph, graph_from_plain
+from mkevolve_core.builtin.graph import Graph, graph_from_plain, refs
 from mkevolve_core.errors import DecompositionError
 from mkevolve_core.protocols import JobFailed, Sandbox
 
@@ -16,6 +16,8 @@ def trace(sandbox: Sandbox, source: str) -> tuple[Graph, ...]:
     graphs = tuple(graph_from_plain(plain) for plain in reply["graphs"])
     if any(graph.literals for graph in graphs):
         raise DecompositionError("its forward takes an input that is not a tensor")
+    if any(ref.name in graph.states for graph in graphs for ref in refs(graph.output)):
+        raise DecompositionError("it gives back one of its own weights")
     if any(not graph.nodes for graph in graphs):
         raise DecompositionError("its forward computes nothing")
     return graphs

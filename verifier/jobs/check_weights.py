@@ -34,7 +34,7 @@ def match_weights(ours: Sequence[State], theirs: Sequence[State]) -> Pairs:
 
 
 def _same_shape(one: State, other: State) -> bool:
-    return one.tensor.shape == other.tensor.shape and one.tensor.dtype == other.tensor.dtype
+    return bool(one.tensor.shape == other.tensor.shape and one.tensor.dtype == other.tensor.dtype)
 
 
 def _same_value(one: State, other: State) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
@@ -136,10 +137,14 @@ def _state_facts(state: State, recipe: str | None) -> dict[str, Any]:
         "name": state.name,
         "kind": state.kind,
         "persistent": state.persistent,
-        "constant": float(flat[0]) if uniform else None,
-        "std": float(flat.float().std()) if spread else None,
+        "constant": _finite(flat[0]) if uniform else None,
+        "std": _finite(flat.float().std()) if spread else None,
         "recipe": recipe,
     }
+
+
+def _finite(value: torch.Tensor) -> float | None:
+    return float(value) if math.isfinite(value) else None
 
 
 def _units(model: nn.Module, log: Construction, states: list[State]) -> list[dict[str, Any]]:
