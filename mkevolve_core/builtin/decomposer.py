@@ -14,7 +14,7 @@ from mkevolve_core.builtin.toplevel import Call, Instance, TopLevel, class_name,
 from mkevolve_core.builtin.tracing import trace
 from mkevolve_core.checks import check, with_report
 from mkevolve_core.domain import Cause, Decomposition, Problem, Subproblem
-from mkevolve_core.errors import DecompositionError
+from mkevolve_core.errors import DecompositionError, ProblemError
 from mkevolve_core.protocols import Sandbox
 
 _WHOLE = '''\
@@ -44,7 +44,10 @@ class BuiltinDecomposer:
         self._sandbox = sandbox
 
     def decompose(self, problem: Problem) -> Decomposition:
-        """One that passed every check, or the whole problem as one subproblem, with the reason."""
+        """One that passed every check, or the whole problem as one subproblem, with the reason.
+
+        Raises ProblemError where the problem itself does not run.
+        """
         try:
             proposal = self._propose(problem)
         except DecompositionError as error:
@@ -67,7 +70,10 @@ class BuiltinDecomposer:
         only = Subproblem("1", name, "The whole problem", problem.source)
         top_level = _WHOLE.format(name=name, cls=class_name(name))
         whole = Decomposition("d1", Cause.INITIAL, (only,), top_level, fallback=reason)
-        return with_report(whole, check(self._sandbox, problem, whole))
+        report = check(self._sandbox, problem, whole)
+        if report.max_error is None:
+            raise ProblemError(f"{name} cannot be run: {'; '.join(report.findings) or reason}.")
+        return with_report(whole, report)
 
 
 def _names(graph: Graph, pieces: Sequence[Piece]) -> list[str]:

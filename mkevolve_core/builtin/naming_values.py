@@ -30,11 +30,11 @@ def name_values(
     names = dict(given)
     live = {value: name for value, name in given.items() if value in last}
     for index, step in enumerate(steps):
-        ending = [v for v in dict.fromkeys(step.inputs) if last.get(v) == index and v in live]
-        freed = [live.pop(value) for value in ending]
+        wanted = names.get(step.inputs[0]) if step.inputs else None  # x = f(x, y)
+        live = {value: name for value, name in live.items() if last.get(value) != index}
         for value in step.outputs:
             taken = {*live.values(), *reserved}
-            names[value] = next(name for name in [*freed[:1], *_first_free(taken)] if name not in taken)
+            names[value] = wanted if wanted and wanted not in taken else _first_free(taken)
             live[value] = names[value]
     return names
 
@@ -44,8 +44,8 @@ def _last_uses(steps: Sequence[Step], kept: Sequence[str]) -> dict[str, int]:
     return {**last, **dict.fromkeys(kept, len(steps))}
 
 
-def _first_free(taken: set[str]) -> list[str]:
-    return [next(name for name in _pool() if name not in taken)]
+def _first_free(taken: set[str]) -> str:
+    return next(name for name in _pool() if name not in taken)
 
 
 def _pool() -> Iterator[str]:

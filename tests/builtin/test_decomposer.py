@@ -6,6 +6,7 @@ import pytest
 
 from mkevolve_core.builtin.decomposer import BuiltinDecomposer
 from mkevolve_core.checks import check
+from mkevolve_core.errors import ProblemError
 from mkevolve_core.problem import sample_problems
 
 
@@ -210,6 +211,33 @@ class Model(nn.Module):
     (part,) = found.subproblems
     assert part.reference == small.source
     assert found.weight_map == (("small.fc.weight", "fc.weight"), ("small.fc.bias", "fc.bias"))
+
+
+def test_a_problem_that_does_not_run_is_refused(decompose, problem):
+    source = """
+class Model(nn.Module):
+    def forward(self, x):
+        raise RuntimeError("nothing works")
+"""
+    with pytest.raises(ProblemError, match="small cannot be run: .*nothing works"):
+        decompose(problem(source))
+
+
+def test_equal_words_for_file_and_attribute_do_not_clash(decompose, problem):
+    """Two instances of one pattern are numbered, and so would be a second pattern of the same operation."""
+    source = """
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 6, 3, padding=1)
+        self.c = nn.Conv2d(3, 2, 1)
+
+    def forward(self, x):
+        return torch.cat([self.a(x), self.b(x), self.c(x)], 1)
+"""
+    found = decompose(problem(source, "[torch.randn(2, 3, 8, 8)]"))
+    assert found.fallback is None
+    assert shape_of(found)["conv2d"] == 2
 
 
 def test_keyword_constructor_arguments_are_taken(decompose, problem):
