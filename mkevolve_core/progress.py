@@ -20,7 +20,7 @@ class Progress:
         line = self._line(entry.event, state)
         if line:
             at = entry.at - (state.started_at or entry.at)
-            self._console.print(f"[dim]{at:7.1f} s[/dim]  {line}", highlight=False)
+            self._console.print(f"[dim]{at:7.1f} s[/dim]  {line}", highlight=False, soft_wrap=True)
 
     @singledispatchmethod
     def _line(self, event: object, state: RunState) -> str:
