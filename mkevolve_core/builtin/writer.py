@@ -12,7 +12,7 @@ from typing import Any
 from mkevolve_core.builtin.graph import Graph, graph_from_plain
 from mkevolve_core.builtin.synth.rewrite import Structure
 from mkevolve_core.builtin.synth.synthesis import CAPACITY, Blueprint, blueprint
-from mkevolve_core.builtin.synth.tiles import Tile, Tiles, shrunk, steps
+from mkevolve_core.builtin.synth.tiles import Tile, Tiles, shrunk, steps, with_precision
 from mkevolve_core.domain import Draft, Outcome, Subproblem
 from mkevolve_core.errors import AgentDeclined
 from mkevolve_core.protocols import JobFailed, Judged, Sandbox
@@ -218,11 +218,10 @@ def _settings(source: str) -> tuple[Structure, Tiles] | None:
     """STRUCTURE and TILES of a text that we wrote; None where they are not there."""
     found: dict[str, Any] = {}
     try:
-        body = ast.parse(source).body
-        for node in body:
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
-                if node.targets[0].id in ("STRUCTURE", "TILES"):
-                    found[node.targets[0].id] = ast.literal_eval(node.value)
+        for node in ast.parse(source).body:
+            name = ast.unparse(node.targets[0]) if isinstance(node, ast.Assign) else ""
+            if name in ("STRUCTURE", "TILES"):
+                found[name] = ast.literal_eval(node.value)  # type: ignore[attr-defined]
         structure = Structure(**found["STRUCTURE"])
         tiles = {str(name): dict(tile) for name, tile in found["TILES"].items()}
     except (SyntaxError, ValueError, TypeError, KeyError, AttributeError):
@@ -247,7 +246,7 @@ def _flipped(tile: Tile) -> Tile:
     """The other input precision."""
     if "PRECISION" not in tile:
         return tile
-    return {**tile, "PRECISION": "tf32x3" if tile["PRECISION"] == "ieee" else "ieee"}
+    return with_precision(tile, "tf32x3" if tile["PRECISION"] == "ieee" else "ieee")
 
 
 def _ieee(tile: Tile) -> Tile:

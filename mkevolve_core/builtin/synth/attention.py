@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mkevolve_core.builtin.synth.body import Body, Loop, Tile
-from mkevolve_core.builtin.synth.emitted import Emitted, emitted
+from mkevolve_core.builtin.synth.emitted import Emitted, emitted, epilogue
 from mkevolve_core.builtin.synth.gemm import operand
 from mkevolve_core.builtin.synth.index import Var, variable
 from mkevolve_core.builtin.synth.ir import Op
@@ -26,7 +26,7 @@ def emit(plan: Plan, kernel: Kernel) -> Emitted:
     sizes = {"M": row.size, "N": keys, "D": width, "DV": column.size}
     programs = f"{group.size} * triton.cdiv(M, t['BLOCK_M'])"
     masked = "causal " if op.attr[1] else ""
-    summary = f"Rows of {masked}attention over N keys, softmax online."
+    summary = f"Rows of {masked}attention over N keys, softmax online{epilogue(body)}."
     return emitted(body, summary, sizes, _TILES, programs)
 
 

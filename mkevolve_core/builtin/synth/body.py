@@ -89,7 +89,7 @@ class Body:
 
     @contextmanager
     def loop(self, loop: Loop, end: str, block: str) -> Iterator[None]:
-        """An indented block; what depends on the loop's variable is forgotten after it, the rest precedes it."""
+        """An indented block; what depends on its variable is forgotten after it, the rest precedes it."""
         self.emit(f"{loop.lanes} = tl.arange(0, {block})")
         self._mark, self._loop = len(self.lines), loop
         self.emit(f"for {loop.step} in range(0, {end}, {block}):")
@@ -198,15 +198,19 @@ class Body:
         text, axes = self._spread(offset, vars)
         return f"{self.pointer(op.name)} + {text}", axes
 
-    def _stepped(
-        self, op: Op, offset: Expr, vars: tuple[Var, ...]
-    ) -> tuple[str, frozenset[int]] | None:
+    def _stepped(self, op: Op, offset: Expr, vars: tuple[Var, ...]) -> tuple[str, frozenset[int]] | None:
         """Pointers made before the loop and moved along in it, where the offset grows evenly."""
-        moving = [(atom, coef) for atom, coef in offset.terms if not self._is_fixed(variables(Expr(((atom, 1),))))]
+        moving = [
+            (atom, coef) for atom, coef in offset.terms if not self._is_fixed(variables(Expr(((atom, 1),))))
+        ]
         if self._loop is None or self.is_wide or not moving or len(moving) > 1:
             return None
         atom, stride = moving[0]
-        if not isinstance(atom, Var) or not self._varies(atom) or axes_of(offset) != axes_of(*map(variable, vars)):
+        if (
+            not isinstance(atom, Var)
+            or not self._varies(atom)
+            or axes_of(offset) != axes_of(*map(variable, vars))
+        ):
             return None
         lanes = Var(atom.text.replace(self._loop.name, self._loop.lanes), atom.size, atom.axes)
         start = Expr((*(term for term in offset.terms if term[0] != atom), (lanes, stride)), offset.const)

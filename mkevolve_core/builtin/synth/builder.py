@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from mkevolve_core.builtin.graph import Arg, Graph, Name, Node, Ref, Value
+from mkevolve_core.builtin.graph import Arg, Graph, Name, Node, Ref, Value, refs
 from mkevolve_core.builtin.synth.functions import FLOAT, TRUTH
 from mkevolve_core.builtin.synth.ir import FLOATS, Op, Program, promote
 from mkevolve_core.errors import AgentDeclined
@@ -179,7 +179,11 @@ class Call:
             return self.build.value(found.name)
         if isinstance(found, bool | int | float):
             return self.build.const(found, number_dtype(found))
-        raise AgentDeclined(f"{self.node.op} with {name} = {found!r} is not among the built-in writer's schemes")
+        raise self.decline(f"{name} = {found!r} is not among the built-in writer's schemes")
+
+    def tensors(self, position: int) -> tuple[str, ...]:
+        """The operands in a sequence of tensors."""
+        return tuple(self.build.value(ref.name) for ref in refs(self.arg(position, "tensors")))
 
     def number(self, position: int, name: str, default: Arg = None) -> Any:
         """A plain number (or bool, or None); anything else is declined."""

@@ -16,6 +16,7 @@ _UNARY = (
 _BINARY = "mul maximum minimum gt lt ge le eq ne logical_and logical_or"
 _SYNONYMS = {
     "negative": "neg",
+    "log_sigmoid": "logsigmoid",
     "absolute": "abs",
     "multiply": "mul",
     "greater": "gt",
@@ -29,6 +30,7 @@ _SYNONYMS = {
     "fmax": "maximum",
     "fmin": "minimum",
 }
+_UNARY_SYNONYMS = ("negative", "absolute", "bitwise_not", "log_sigmoid")
 # Activations with parameters: torch's names and defaults, in the order of the template's p0, p1, ...
 _PARAMETERS: Mapping[str, tuple[tuple[str, float], ...]] = {
     "leaky_relu": (("negative_slope", 0.01),),
@@ -143,7 +145,8 @@ def raised(build: Builder, base: str, exponent: float, call: Call) -> str:
 
 
 def where(call: Call) -> Lowered:
-    return call.build.point("where", call.tensor(0, "condition"), call.tensor(1, "input"), call.tensor(2, "other"))
+    operands = (call.tensor(0, "condition"), call.tensor(1, "input"), call.tensor(2, "other"))
+    return call.build.point("where", *operands)
 
 
 def masked_fill(call: Call) -> Lowered:
@@ -221,21 +224,21 @@ def along_channels(build: Builder, name: str, like: str) -> str:
 LOWERINGS: Mapping[str, Lower] = {
     **dict.fromkeys(_UNARY.split(), unary),
     **dict.fromkeys(_BINARY.split(), binary),
-    **{name: unary for name in ("negative", "absolute", "bitwise_not")},
-    **{name: binary for name in _SYNONYMS if name not in ("negative", "absolute", "bitwise_not")},
-    **dict.fromkeys("add sub subtract".split(), added),
-    **dict.fromkeys("div divide true_divide floor_divide".split(), divided),
+    **dict.fromkeys(_UNARY_SYNONYMS, unary),
+    **dict.fromkeys((name for name in _SYNONYMS if name not in _UNARY_SYNONYMS), binary),
+    **dict.fromkeys(["add", "sub", "subtract"], added),
+    **dict.fromkeys(["div", "divide", "true_divide", "floor_divide"], divided),
     **dict.fromkeys(_PARAMETERS, parametrized),
-    **dict.fromkeys("elu celu selu".split(), elu_like),
-    **dict.fromkeys("clamp clip hardtanh relu6".split(), clamped),
-    **dict.fromkeys("clamp_min clamp_max".split(), clamped_once),
-    **dict.fromkeys("addcmul addcdiv".split(), addcmul),
+    **dict.fromkeys(["elu", "celu", "selu"], elu_like),
+    **dict.fromkeys(["clamp", "clip", "hardtanh", "relu6"], clamped),
+    **dict.fromkeys(["clamp_min", "clamp_max"], clamped_once),
+    **dict.fromkeys(["addcmul", "addcdiv"], addcmul),
     "rsub": reverse_subtracted,
     "gelu": gelu,
     "pow": power,
     "where": where,
     "masked_fill": masked_fill,
-    "threshold": threshold,
+    **dict.fromkeys(["threshold", "_threshold"], threshold),
     "prelu": prelu,
     "lerp": lerp,
     "glu": glu,

@@ -38,3 +38,11 @@ def emitted(
     return Emitted(
         body.kernel.name, summary, pointers, stores, tuple(sizes.items()), tiles, programs, tuple(body.lines)
     )
+
+
+def epilogue(body: Body) -> str:
+    """What a kernel computes beside its anchor, for its docstring: ", then add, gelu"."""
+    members = (body.plan.program.ops[name] for name in body.kernel.members)
+    names = [op.attr[0] for op in members if op.kind in ("point", "reduce")]
+    shown = ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
+    return f", then {shown}" if names else ""

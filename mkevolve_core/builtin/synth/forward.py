@@ -92,8 +92,8 @@ def _launch(plan: Plan, shared: Shared, device: str, has_table: bool) -> list[st
         lines.append(f's = sizes["{kernel.name}"]')
         given.append("**s")
     lines.append(f't = TILES["{kernel.name}"]')
-    lines.append(f"{kernel.name}[({_programs(shared)},)]({', '.join([*given, '**t'])})")
-    return lines
+    lines.append(f"{kernel.name}[({_programs(shared)},)](")
+    return [*lines, f"    {', '.join([*given, '**t'])}", ")"]
 
 
 def _programs(shared: Shared) -> str:

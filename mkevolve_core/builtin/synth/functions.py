@@ -8,6 +8,7 @@ from __future__ import annotations
 
 _TANH = "(1.0 - 2.0 / (tl.exp(2.0 * ({x})) + 1.0))"
 _INNER = "0.7978845608028654 * ({0} + 0.044715 * {0} * {0} * {0})"
+_ONE_PLUS_EXP_SQUARED = "(1.0 + tl.exp({0})) * (1.0 + tl.exp({0}))"
 
 FLOAT = {
     "exp": "tl.exp({0})",
@@ -29,7 +30,7 @@ FLOAT = {
     "gelu": "0.5 * {0} * (1.0 + tl.erf({0} * 0.7071067811865476))",
     "gelu_tanh": "0.5 * {0} * (1.0 + " + _TANH.format(x=_INNER) + ")",
     "softplus": "tl.where({0} * {p0} > {p1}, {0}, tl.log(1.0 + tl.exp({0} * {p0})) / {p0})",
-    "mish": "tl.where({0} > 20.0, {0}, {0} * (1.0 - 2.0 / ((1.0 + tl.exp({0})) * (1.0 + tl.exp({0})) + 1.0)))",
+    "mish": "tl.where({0} > 20.0, {0}, {0} * (1.0 - 2.0 / (" + _ONE_PLUS_EXP_SQUARED + " + 1.0)))",
     "logsigmoid": "tl.where({0} < 0.0, {0}, 0.0) - tl.log(1.0 + tl.exp(-tl.abs({0})))",
     "softsign": "{0} / (1.0 + tl.abs({0}))",
     "tanhshrink": "{0} - " + _TANH.format(x="{0}"),
@@ -109,6 +110,5 @@ def literal(value: object) -> str:
         return str(value)
     text = repr(value)
     if isinstance(value, float) and text.lstrip("-") in ("inf", "nan"):
-        text = f'float("{text}")'
-        return text
+        return f'float("{text}")'
     return f"({text})" if text.startswith("-") else text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mkevolve_core.builtin.synth.body import Body, Loop, Tile
-from mkevolve_core.builtin.synth.emitted import Emitted, emitted
+from mkevolve_core.builtin.synth.emitted import Emitted, emitted, epilogue
 from mkevolve_core.builtin.synth.index import Index, Var, variable
 from mkevolve_core.builtin.synth.plan import Kernel, Plan
 from mkevolve_core.builtin.synth.rows import reduce_held
@@ -27,8 +27,9 @@ def emit(plan: Plan, kernel: Kernel) -> Emitted:
     sizes = {"M": row.size, "N": column.size, "K": inner}
     tiles = "triton.cdiv(M, t['BLOCK_M']) * triton.cdiv(N, t['BLOCK_N'])"
     programs = tiles if group.size == 1 else f"{group.size} * {tiles}"
-    summary = "[M, K] x [K, N] with its epilogue"
-    summary += ", a tile spanning whole rows." if kernel.is_fused else "."
+    spanning = "; a tile spans whole rows" if kernel.is_fused else ""
+    summary = f"{'Windows as a product' if kernel.is_convolution else 'Product'} [M, K] x [K, N]"
+    summary += f"{epilogue(body)}{spanning}."
     keys = (*_TILES, "GROUP_M") if has_order(measured) else _TILES
     return emitted(body, summary, sizes, keys, programs)
 

@@ -122,7 +122,9 @@ def _expressions(arguments: Mapping[str, tuple[int, ...]]) -> list[tuple[str, tu
 
 def instance_key(graph: Graph) -> tuple[object, ...]:
     """What tells instances apart when `forward` runs: constructor arguments and input shapes."""
-    arguments = tuple(value for _, value in graph.init if value is None or isinstance(value, int | float | str))
+    arguments = tuple(
+        value for _, value in graph.init if value is None or isinstance(value, int | float | str)
+    )
     shapes = tuple(tuple(graph.values[name].shape) for name in graph.inputs if name in graph.values)
     return (arguments, *shapes)
 

@@ -110,7 +110,7 @@ def source_index(op: Op, source_shape: tuple[int, ...], index: Index) -> Index:
 def _window_index(op: Op, index: Index) -> Index:
     strides, dilations = op.attr
     count = len(strides)
-    lead, taps, places = index[:-2 * count], index[-2 * count : -count], index[-count:]
+    lead, taps, places = index[: -2 * count], index[-2 * count : -count], index[-count:]
     moved = zip(taps, places, strides, dilations, strict=True)
     return (*lead, *(add(scale(place, s), scale(tap, d)) for tap, place, s, d in moved))
 

@@ -20,7 +20,7 @@ LOWERINGS: Mapping[str, Lower] = {
 
 
 def lower(graph: Graph) -> Builder:
-    """A builder that holds the whole program. Raises AgentDeclined naming the operation it has nothing for."""
+    """A builder that holds the whole program. Raises AgentDeclined naming what it has nothing for."""
     build = Builder(graph)
     _name_leaves(build)
     for node in graph.nodes:

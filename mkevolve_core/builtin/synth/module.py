@@ -69,15 +69,13 @@ def _plain(values: Mapping[str, object]) -> str:
     return "{" + ", ".join(items) + "}"
 
 
-def _module(
-    reference: str, graphs: Sequence[Graph], plans: Sequence[Plan], kernels: Sequence[Shared]
-) -> str:
+def _module(reference: str, graphs: Sequence[Graph], plans: Sequence[Plan], kernels: Sequence[Shared]) -> str:
     first = graphs[0]
     used = [name for shared in kernels for _, name in shared.kernel.pointers if name in first.states]
     built = construction(graphs, used)
     if len(graphs) > 1:
-        arguments = "".join(f"{name}, " for name in scalar_arguments(first))
-        built.append(f"self.arguments = ({arguments})" if arguments else "self.arguments = ()")
+        names = scalar_arguments(first)
+        built.append(f"self.arguments = ({', '.join(names)}{',' if len(names) == 1 else ''})")
     lines = ["class ModelNew(nn.Module):", f'    """{_fusion(kernels)}"""', ""]
     lines += [f"    def __init__({_constructor(reference)}):", "        super().__init__()"]
     lines += [f"        {line}" for line in built]

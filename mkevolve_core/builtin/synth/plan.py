@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from math import prod
 
 from mkevolve_core.builtin.synth.index import Expr, Index, Var, axes_of, linear, unravel, variable
-from mkevolve_core.builtin.synth.ir import ANCHORS, LEAVES, VIEWS, Op, Program, cat_parts, result_index, source_index
+from mkevolve_core.builtin.synth.ir import (
+    ANCHORS,
+    LEAVES,
+    VIEWS,
+    Op,
+    Program,
+    cat_parts,
+    result_index,
+    source_index,
+)
 from mkevolve_core.builtin.synth.rewrite import Structure
 
 WIDEST_FUSED = 1024  # columns of a product's tile that a row reduction may span
@@ -94,7 +103,9 @@ class _Planner:
             tile = _tile(op.shape, ("g", "rm[:, None]", "rn[None, :]"), ("", "M", "N"))
             self._start("gemm", op, tile).is_convolution = self._is_window(op.inputs[1])
         elif op.kind == "attention":
-            self._start("attention", op, _tile(op.shape, ("g", "rm[:, None]", "rv[None, :]"), ("", "M", "DV")))
+            self._start(
+                "attention", op, _tile(op.shape, ("g", "rm[:, None]", "rv[None, :]"), ("", "M", "DV"))
+            )
         elif op.kind == "reduce":
             if not self._join_reduction(op):
                 self._start_rows(op)
@@ -146,7 +157,7 @@ class _Planner:
 
     def _join_reduction(self, op: Op) -> bool:
         source = self.program.ops[op.inputs[0]]
-        kernel = self._latest(source.name)
+        kernel = self._latest(source.name) or self._last_rows()
         if kernel is None or not self._may_hold_rows(kernel):
             return False
         for index in self._candidates(kernel, source):
@@ -157,6 +168,10 @@ class _Planner:
                 self._include(kernel, op, rows)
                 return True
         return False
+
+    def _last_rows(self) -> Kernel | None:
+        """Where a reduction of the inputs themselves may join another one."""
+        return next((kernel for kernel in reversed(self.kernels) if kernel.scheme == "row"), None)
 
     def _may_hold_rows(self, kernel: Kernel) -> bool:
         if kernel.scheme == "gemm":

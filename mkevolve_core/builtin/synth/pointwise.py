@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mkevolve_core.builtin.synth.body import Body
-from mkevolve_core.builtin.synth.emitted import Emitted, emitted
+from mkevolve_core.builtin.synth.emitted import Emitted, emitted, epilogue
 from mkevolve_core.builtin.synth.plan import Kernel, Plan
 
 
@@ -14,4 +14,10 @@ def emit(plan: Plan, kernel: Kernel) -> Emitted:
     for name in kernel.stores:
         body.store(name)
     sizes = {"NUMEL": kernel.numel}
-    return emitted(body, "Elementwise over all elements.", sizes, ("BLOCK",), "triton.cdiv(NUMEL, t['BLOCK'])")
+    return emitted(
+        body,
+        f"Elementwise over NUMEL elements{epilogue(body)}.",
+        sizes,
+        ("BLOCK",),
+        "triton.cdiv(NUMEL, t['BLOCK'])",
+    )

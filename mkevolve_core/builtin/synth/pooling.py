@@ -41,7 +41,9 @@ def adaptive(call: Call) -> Lowered:
     places = call.out.shape[2:]
     sizes = build.shape(name)[2:]
     if any(size % place for size, place in zip(sizes, places, strict=True)):
-        raise call.decline("output sizes that do not divide the input's are not among the built-in writer's schemes")
+        raise call.decline(
+            "output sizes that do not divide the input's are not among the built-in writer's schemes"
+        )
     kernel = tuple(size // place for size, place in zip(sizes, places, strict=True))
     view = windows(build, name, kernel, kernel, (1,) * len(kernel))
     dims = range(2, 2 + len(kernel))

@@ -66,7 +66,9 @@ def convolution(call: Call) -> Lowered:
     stride, dilation = call_sizes(call, 3, "stride", rank, 1), call_sizes(call, 5, "dilation", rank, 1)
     groups = int(call.number(6, "groups", 1))
     if len(build.shape(image)) != rank + 2:
-        raise call.decline("a convolution without a batch dimension is not among the built-in writer's schemes")
+        raise call.decline(
+            "a convolution without a batch dimension is not among the built-in writer's schemes"
+        )
     margins = _margins(call, kernel, dilation)
     view = windows(build, pad(build, image, [(0, 0), (0, 0), *margins], 0.0), kernel, stride, dilation)
     is_depthwise = groups == build.shape(image)[1] and groups > 1
@@ -111,7 +113,9 @@ def windows(
         (n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(sizes, kernel, stride, dilation, strict=True)
     ]
     attr = (tuple(stride), tuple(dilation))
-    return build.program.put("window", (batch, channels, *kernel, *places), build.op(name).dtype, (name,), attr)
+    return build.program.put(
+        "window", (batch, channels, *kernel, *places), build.op(name).dtype, (name,), attr
+    )
 
 
 def call_sizes(call: Call, position: int, name: str, rank: int, default: int) -> tuple[int, ...]:
@@ -178,9 +182,9 @@ def _masked(call: Call, scores: str) -> str:
 
 
 LOWERINGS: Mapping[str, Lower] = {
-    **dict.fromkeys("matmul mm bmm mv".split(), matmul),
-    **dict.fromkeys("addmm baddbmm addmv".split(), addmm),
-    **dict.fromkeys("conv1d conv2d conv3d".split(), convolution),
+    **dict.fromkeys(["matmul", "mm", "bmm", "mv"], matmul),
+    **dict.fromkeys(["addmm", "baddbmm", "addmv"], addmm),
+    **dict.fromkeys(["conv1d", "conv2d", "conv3d"], convolution),
     "linear": linear,
     "scaled_dot_product_attention": attention,
 }

@@ -162,11 +162,11 @@ def norm(call: Call) -> Lowered:
 
 
 LOWERINGS: Mapping[str, Lower] = {
-    **dict.fromkeys("sum mean".split(), summed),
-    **dict.fromkeys("amax amin max min".split(), extreme),
-    **dict.fromkeys("var std".split(), variance),
-    **dict.fromkeys("softmax softmin".split(), softmax),
-    **dict.fromkeys("norm vector_norm linalg_norm linalg_vector_norm".split(), norm),
+    **dict.fromkeys(["sum", "mean"], summed),
+    **dict.fromkeys(["amax", "amin", "max", "min"], extreme),
+    **dict.fromkeys(["var", "std"], variance),
+    **dict.fromkeys(["softmax", "softmin"], softmax),
+    **dict.fromkeys(["norm", "vector_norm", "linalg_norm", "linalg_vector_norm"], norm),
     "logsumexp": logsumexp,
     "log_softmax": log_softmax,
     "layer_norm": layer_norm,

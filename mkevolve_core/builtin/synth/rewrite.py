@@ -172,7 +172,7 @@ class _ScoreWalk:
     tainted: tuple[str, ...] = ()
 
     def reach(self, name: str, index: Index) -> bool:
-        """False where the scores are no function of one product's element; `tainted` are the values between."""
+        """False where the scores are no function of one product's element; collects what lies between."""
         op = self.program.ops[name]
         if op.kind == "contract":
             return self._reached_product(op, index)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from mkevolve_core.builtin.synth.body import Body, Loop, Tile
-from mkevolve_core.builtin.synth.emitted import Emitted, emitted
+from mkevolve_core.builtin.synth.emitted import Emitted, emitted, epilogue
 from mkevolve_core.builtin.synth.functions import COMPUTE
 from mkevolve_core.builtin.synth.ir import Op
 from mkevolve_core.builtin.synth.plan import Kernel, Plan, read_at
 
 _NEUTRAL = {"sum": "0.0", "max": 'float("-inf")', "min": 'float("inf")'}
+_WHOLE_BITS = {"int8": 7, "int16": 15, "int32": 31, "int64": 63}
 _LOOP = Loop("rc", "start", "lane_c")
 _STEP = {"sum": "{0} + {1}", "max": "tl.maximum({0}, {1})", "min": "tl.minimum({0}, {1})"}
 
@@ -27,7 +28,13 @@ def emit(plan: Plan, kernel: Kernel) -> Emitted:
     row, column = kernel.tile
     kind = "in blocks" if kernel.is_looped else "a whole row at a time"
     sizes = {"R": row.size, "C": column.size}
-    return emitted(body, f"Rows of C elements, {kind}.", sizes, ("BLOCK_R", "BLOCK_C"), "triton.cdiv(R, t['BLOCK_R'])")
+    return emitted(
+        body,
+        f"Rows of C elements, {kind}{epilogue(body)}.",
+        sizes,
+        ("BLOCK_R", "BLOCK_C"),
+        "triton.cdiv(R, t['BLOCK_R'])",
+    )
 
 
 def reductions(body: Body) -> list[Op]:
@@ -48,13 +55,21 @@ def _reduced(body: Body, op: Op, tile: Tile) -> Tile:
         return Tile(body.let("s", text), tile.axes)
     text = tile.text
     if function != "sum" or not tile.is_zero_outside:
-        text = _masked(body, function, text)
+        text = _masked(body, op, text)
     return Tile(body.let("s", f"tl.{function}({text}, axis=1)[:, None]"), tile.axes - {1})
 
 
-def _masked(body: Body, function: str, text: str) -> str:
-    test = body.inside(body.kernel.tile[-1])
-    return f"tl.where({test}, {text}, {_NEUTRAL[function]})"
+def _masked(body: Body, op: Op, text: str) -> str:
+    return f"tl.where({body.inside(body.kernel.tile[-1])}, {text}, {_neutral(op)})"
+
+
+def _neutral(op: Op) -> str:
+    """What changes no reduction of this kind, in the values' own dtype."""
+    function = op.attr[0]
+    if op.dtype not in _WHOLE_BITS:
+        return _NEUTRAL[function]
+    top = 2 ** _WHOLE_BITS[op.dtype]
+    return {"sum": "0", "max": f"(-{top})", "min": f"{top - 1}"}[function]
 
 
 def _looped(body: Body) -> None:
@@ -78,12 +93,11 @@ def _looped(body: Body) -> None:
 def _pass(body: Body, ready: list[Op]) -> None:
     totals = []
     for op in ready:
-        fill = _NEUTRAL[op.attr[0]]
-        totals.append(body.let("acc", f"tl.full((BLOCK_R, BLOCK_C), {fill}, {COMPUTE[op.dtype]})"))
+        totals.append(body.let("acc", f"tl.full((BLOCK_R, BLOCK_C), {_neutral(op)}, {COMPUTE[op.dtype]})"))
     with body.loop(_LOOP, "C", "BLOCK_C"):
         for op, total in zip(ready, totals, strict=True):
             tile = body.value(op.inputs[0], body.kernel.reads[op.name])
-            step = _STEP[op.attr[0]].format(total, _masked(body, op.attr[0], tile.text))
+            step = _STEP[op.attr[0]].format(total, _masked(body, op, tile.text))
             body.emit(f"{total} = {step}")
     for op, total in zip(ready, totals, strict=True):
         text = body.let("s", f"tl.{op.attr[0]}({total}, axis=1)[:, None]")

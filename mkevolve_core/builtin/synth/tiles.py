@@ -1,4 +1,4 @@
-"""Tile parameters: sensible ones from a kernel's sizes, the steps that a mutation may take, and their limits."""
+"""Tile parameters: sensible ones from a kernel's sizes, the steps that a mutation may take, their limits."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _GEMM_SHAPES = (
     (16, 32, 128, 4),
     (16, 16, 128, 2),
 )
-_LOWEST = {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16, "GROUP_M": 1, "BLOCK_R": 1, "BLOCK_C": 64, "BLOCK": 128}
+_LOWEST = {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16, "GROUP_M": 1, "BLOCK_R": 1, "BLOCK_C": 64}
+_LOWEST |= {"BLOCK": 128, "num_warps": 1, "num_stages": 1}
 _HIGHEST = {"BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 128, "GROUP_M": 16, "BLOCK_R": 64, "BLOCK_C": 8192}
 _HIGHEST |= {"BLOCK": 8192, "num_warps": 16, "num_stages": 5}
-_LOWEST |= {"num_warps": 1, "num_stages": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +51,8 @@ def sizes_of(plan: Plan, kernel: Kernel) -> Sizes:
     if kernel.scheme == "pointwise":
         return Sizes("pointwise", 1, 1, kernel.numel, 1, False)
     if kernel.scheme == "row":
-        row, column = kernel.tile
-        return Sizes("row", 1, row.size, column.size, 1, not kernel.is_looped)
+        rows, columns = (var.size for var in kernel.tile)
+        return Sizes("row", 1, rows, columns, 1, not kernel.is_looped)
     group, row, column = (var.size for var in kernel.tile)
     left, right = (plan.program.ops[name].shape for name in op.inputs[:2])
     if kernel.scheme == "attention":
@@ -121,15 +121,24 @@ def _product_tile(rows: int, columns: int, inner: int, warps: int, sizes: Sizes)
     work = sizes.groups * sizes.rows * sizes.columns * sizes.inner
     is_big = work >= 2**28 and not sizes.is_convolution
     order: Tile = {"GROUP_M": 8} if has_order(sizes) else {}
-    return {
+    tile: Tile = {
         "BLOCK_M": rows,
         "BLOCK_N": columns,
         "BLOCK_K": inner,
         **order,
-        "PRECISION": "tf32x3" if is_big else "ieee",
+        "PRECISION": "ieee",
         "num_warps": warps,
         "num_stages": 3,
     }
+    return with_precision(tile, "tf32x3") if is_big else tile
+
+
+def with_precision(tile: Tile, precision: str) -> Tile:
+    """tf32x3 holds each operand three times over: more than 64 of K would spill registers."""
+    changed: Tile = {**tile, "PRECISION": precision}
+    if precision == "tf32x3" and "BLOCK_K" in tile:
+        changed["BLOCK_K"] = min(int(tile["BLOCK_K"]), 64)
+    return changed
 
 
 def _attention(sizes: Sizes, shrink: int) -> Tile:
@@ -195,9 +204,7 @@ def steps(sizes: Sizes, tile: Tile) -> Iterator[tuple[str, int | str]]:
 def _is_free(sizes: Sizes, key: str) -> bool:
     if key in ("BLOCK_D", "BLOCK_DV") or (key == "BLOCK_C" and sizes.is_fixed):
         return False
-    if key == "BLOCK_N" and sizes.scheme == "gemm" and sizes.is_fixed:
-        return False
-    return True
+    return not (key == "BLOCK_N" and sizes.scheme == "gemm" and sizes.is_fixed)
 
 
 def _next_values(key: str, value: int) -> tuple[int, ...]:

@@ -111,8 +111,7 @@ def _taken(call: Call, name: str, axis: int, item: Arg) -> str:
 
 
 def joined(call: Call) -> Lowered:
-    names = tuple(call.build.value(ref.name) for ref in call.arg(0, "tensors"))  # type: ignore[union-attr]
-    names = tuple(name for name in names if prod(call.build.shape(name)) > 0)
+    names = tuple(name for name in call.tensors(0) if prod(call.build.shape(name)) > 0)
     dim = int(call.arg(1, "dim", 0)) % len(call.out.shape)  # type: ignore[arg-type]
     return concatenate(call.build, names, dim)
 
@@ -126,11 +125,9 @@ def concatenate(build: Builder, names: tuple[str, ...], dim: int) -> str:
 
 
 def stacked(call: Call) -> Lowered:
-    refs = call.arg(0, "tensors")
     dim = int(call.arg(1, "dim", 0)) % len(call.out.shape)  # type: ignore[arg-type]
     names = []
-    for ref in refs:  # type: ignore[union-attr]
-        name = call.build.value(ref.name)
+    for name in call.tensors(0):
         shape = call.build.shape(name)
         names.append(call.build.reshape(name, (*shape[:dim], 1, *shape[dim:])))
     return concatenate(call.build, tuple(names), dim)
@@ -226,16 +223,16 @@ _RESHAPES = "view reshape flatten unflatten squeeze unsqueeze view_as reshape_as
 _CASTS = "to type float half double int long bool type_as bfloat16"
 _FILLS = "zeros ones full zeros_like ones_like full_like new_zeros new_ones new_full"
 LOWERINGS: Mapping[str, Lower] = {
-    **dict.fromkeys("contiguous clone detach identity dropout alias positive".split(), same),
+    **dict.fromkeys(["contiguous", "clone", "detach", "identity", "dropout", "alias", "positive"], same),
     **dict.fromkeys(_RESHAPES.split(), reshaped),
-    **dict.fromkeys("expand expand_as broadcast_to".split(), expanded),
-    **dict.fromkeys("transpose t swapaxes swapdims".split(), transposed),
+    **dict.fromkeys(["expand", "expand_as", "broadcast_to"], expanded),
+    **dict.fromkeys(["transpose", "t", "swapaxes", "swapdims"], transposed),
     **dict.fromkeys(_CASTS.split(), converted),
     **dict.fromkeys(_FILLS.split(), filled),
-    **dict.fromkeys("chunk split tensor_split unbind split_with_sizes".split(), parted),
-    **dict.fromkeys("cat concat concatenate".split(), joined),
-    **dict.fromkeys("tril triu".split(), triangle),
-    **dict.fromkeys("repeat tile".split(), repeated),
+    **dict.fromkeys(["chunk", "split", "tensor_split", "unbind", "split_with_sizes"], parted),
+    **dict.fromkeys(["cat", "concat", "concatenate"], joined),
+    **dict.fromkeys(["tril", "triu"], triangle),
+    **dict.fromkeys(["repeat", "tile"], repeated),
     "permute": permuted,
     "movedim": moved,
     "moveaxis": moved,
