@@ -22,9 +22,7 @@ def input_names(values: Sequence[str]) -> dict[str, str]:
     return dict(zip(values, _pool(), strict=False))
 
 
-def name_values(
-    given: Mapping[str, str], steps: Sequence[Step], kept: Sequence[str], reserved: Sequence[str] = ()
-) -> dict[str, str]:
+def name_values(given: Mapping[str, str], steps: Sequence[Step], kept: Sequence[str]) -> dict[str, str]:
     """A name for every value. `given`: the arguments' names; `kept`: what is read after the last step."""
     last = _last_uses(steps, kept)
     names = dict(given)
@@ -33,7 +31,7 @@ def name_values(
         wanted = names.get(step.inputs[0]) if step.inputs else None  # x = f(x, y)
         live = {value: name for value, name in live.items() if last.get(value) != index}
         for value in step.outputs:
-            taken = {*live.values(), *reserved}
+            taken = set(live.values())
             names[value] = wanted if wanted and wanted not in taken else _first_free(taken)
             live[value] = names[value]
     return names
