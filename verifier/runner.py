@@ -42,8 +42,11 @@ def preload(mode: str, root: str) -> None:
         _preload_job(module.name)
     if mode != "compile":
         importlib.import_module("torch._dynamo")  # the first dispatch mode of a process loads it: a second
+    warm = importlib.import_module("verifier.warm")
     if mode == "interpret":
-        importlib.import_module("verifier.warm").interpret_once()
+        warm.interpret_once()
+    else:
+        warm.compile_once()
     sources = [Path(root, "verifier"), Path(root, "mkevolve_core")]
     _READABLE[:] = [path for path in isolation.readable_folders() if path != Path(root)] + sources
     gc.collect()
