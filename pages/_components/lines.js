@@ -20,7 +20,9 @@ export default function ({ data, parentElement, setTriggerValue }) {
 function mount(parent) {
   const root = parent.querySelector(".lines");
   const view = { root, plot: root.querySelector(".plot"), note: root.querySelector(".note"), listening: false };
-  new ResizeObserver(() => view.listening && window.Plotly.Plots.resize(view.plot)).observe(root);
+  new ResizeObserver(() => {
+    if (view.listening && view.plot.isConnected && view.plot.clientWidth) window.Plotly.Plots.resize(view.plot);
+  }).observe(root);
   views.set(parent, view);
   return view;
 }

@@ -50,6 +50,8 @@ WATCH = """() => {
 }"""
 SEEN = """() => { const s = window.watched;
   return { frames: s.frames, replaced: s.replaced, blank: s.blank, heights: [...s.heights], ticks: s.ticks.size } }"""
+WIDTHS = """() => Object.fromEntries(document.querySelector('.js-plotly-plot').data
+  .filter((trace) => trace.customdata).flatMap((trace) => trace.customdata.map((id) => [id, trace.line.width])))"""
 RANGE = "() => document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range.map((x) => +x.toFixed(3))"
 
 

@@ -1,9 +1,9 @@
 """A stand-in for an engine: plays the sample run's events into a journal, slowly, and answers commands.
 
-    python -m tests.pages.player RUNS_DIR NAME [--pause SECONDS] [--measured]
+    python -m tests.pages.player RUNS_DIR NAME [--pause SECONDS] [--at-once ENTRIES] [--measured]
 
 What a page sees of it is what it sees of an engine: a journal that grows, a heartbeat, events that carry the
-commands' ids. Structural commands are answered without changing the story.
+commands' ids. Structural commands are answered without changing the story, which stays in its third iteration.
 """
 
 import argparse
@@ -26,8 +26,8 @@ class Stopped(Exception):
 
 
 class Player:
-    def __init__(self, folder: RunFolder, pause: float, measured: bool) -> None:
-        self.folder, self.pause = folder, pause
+    def __init__(self, folder: RunFolder, pause: float, at_once: int, measured: bool) -> None:
+        self.folder, self.pause, self.at_once = folder, pause, at_once
         self.journal = FileJournal(folder.journal_path, time.time)
         self.inbox = folder.inbox()
         self.writer = Writer(self.journal, folder.artifacts(), measured)
@@ -41,14 +41,24 @@ class Player:
                 self.wait()
                 if isinstance(event, ev.IterationStarted):
                     self.iteration = event.iteration
+                    self.linger()
                 self.record(event)
         except Stopped:
             self.record(ev.RunFinished("stopped"))
+
+    def linger(self) -> None:
+        """Nothing new but commands' answers from the fourth iteration on: its fuse would end 4a and 4b."""
+        while self.iteration == 4:
+            self.wait()
+            self.record(ev.Progressed("4b: writing candidate 9"))
 
     def record(self, event: ev.Event) -> None:
         self.journal.append(event, next_by=time.time() + PROMISE_S)
 
     def wait(self) -> None:
+        if self.at_once > 0:
+            self.at_once -= 1
+            return
         time.sleep(self.pause)
         self.folder.beat()
         for command in self.fresh():
@@ -101,13 +111,14 @@ def main() -> None:
     parser.add_argument("runs_dir", type=Path)
     parser.add_argument("name")
     parser.add_argument("--pause", type=float, default=0.3)
+    parser.add_argument("--at-once", type=int, default=0)
     parser.add_argument("--measured", action="store_true")
     given = parser.parse_args()
     config = build_config("paper", {"calls": 8, "fuse": True})
     problem = Problem("convolutional_vision_transformer", PROBLEM)
     folder = RunFolder.create(given.runs_dir, problem, config, given.name)
     folder.beat()
-    Player(folder, given.pause, given.measured).run()
+    Player(folder, given.pause, given.at_once, given.measured).run()
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from mkevolve_core.launch import kill_run
 from mkevolve_core.problem import SAMPLES
-from mkevolve_core.run_files import process_of, read_heartbeat
 from pages import _settings
 from tests.pages.reading import running, texts
 from tests.store.sample_run import write_sample_run
@@ -116,10 +116,7 @@ def test_pressing_start_in_two_tabs_starts_one_engine(runs_dir: Path, open_page:
     start_button(second).click().run()
     found = [folder for folder in runs_dir.iterdir() if (folder / "engine.json").exists()]
     assert len(found) == 1
-    beat = read_heartbeat(found[0] / "engine.json")
-    engine = process_of(beat) if beat else None
-    if engine:
-        engine.kill()
+    kill_run(runs_dir, found[0].name)
     assert not first.exception
     assert not second.exception
 
