@@ -85,6 +85,9 @@ def test_the_network_is_not_there(sandbox):
 
 
 def test_no_packet_leaves(sandbox):
+    assert_works(sandbox)
+    if "net" not in sandbox.isolation:
+        pytest.skip("Landlock alone does not cover UDP, and the isolation says so")
     action = 'socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("192.0.2.1", 53))'
     assert found_by(sandbox, f"import socket\n{textwrap.dedent(attempt(action))}") != "done"
 
