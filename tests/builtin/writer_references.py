@@ -37,7 +37,6 @@ POINTWISE = {
     "celu": _chain("F.celu(x, 1.3)"),
     "selu": _chain("F.selu(x)"),
     "softplus": _chain("F.softplus(x * 10)"),
-    "logsigmoid": _chain("F.logsigmoid(x)"),
     "softsign": _chain("F.softsign(x)"),
     "tanhshrink": _chain("F.tanhshrink(x)"),
     "hardshrink": _chain("F.hardshrink(x, 0.4)"),
@@ -54,7 +53,9 @@ POINTWISE = {
     "masked_fill": _chain("x.masked_fill(x < 0, float('-inf')).exp()"),
     "scalars": _chain("(3 - x) / 2 + 2 / (x.abs() + 1) * 0.25 - 7"),
     "sines": _chain("torch.sin(x) * torch.cos(x) + x.floor() + torch.ceil(x)"),
-    "maximum": reference("return torch.maximum(x, y) - torch.min(x, y)", "torch.randn(9, 5), torch.randn(5)", "", "x, y"),
+    "maximum": reference(
+        "return torch.maximum(x, y) - torch.min(x, y)", "torch.randn(9, 5), torch.randn(5)", "", "x, y"
+    ),
     "broadcast": reference(
         "return x * self.scale + y + self.bias",
         "torch.randn(3, 5, 7), torch.randn(3, 1, 7)",
@@ -85,9 +86,14 @@ GEMM = {
     ),
     "matmul": reference("return x @ y", "torch.randn(18, 35), torch.randn(35, 20)", "", "x, y"),
     "matmul_transposed": reference(
-        "return torch.matmul(x.t(), y.transpose(0, 1)) * 0.5", "torch.randn(35, 18), torch.randn(20, 35)", "", "x, y"
+        "return torch.matmul(x.t(), y.transpose(0, 1)) * 0.5",
+        "torch.randn(35, 18), torch.randn(20, 35)",
+        "",
+        "x, y",
     ),
-    "bmm": reference("return torch.bmm(x, y) + 1", "torch.randn(3, 17, 9), torch.randn(3, 9, 21)", "", "x, y"),
+    "bmm": reference(
+        "return torch.bmm(x, y) + 1", "torch.randn(3, 17, 9), torch.randn(3, 9, 21)", "", "x, y"
+    ),
     "batched_broadcast": reference(
         "return torch.matmul(x, y)", "torch.randn(2, 3, 17, 9), torch.randn(3, 9, 5)", "", "x, y"
     ),
@@ -126,7 +132,10 @@ ROWS = {
         "return self.norm(x)", "torch.randn(3, 5, 7)", "self.norm = nn.LayerNorm([5, 7])"
     ),
     "add_layer_norm": reference(
-        "return self.norm(x + y)", "torch.randn(3, 37), torch.randn(3, 37)", "self.norm = nn.LayerNorm(37)", "x, y"
+        "return self.norm(x + y)",
+        "torch.randn(3, 37), torch.randn(3, 37)",
+        "self.norm = nn.LayerNorm(37)",
+        "x, y",
     ),
     "add_norm_both": reference(
         "h = x + y\nreturn self.norm(h), h * 2",
@@ -134,9 +143,17 @@ ROWS = {
         "self.norm = nn.LayerNorm(37)",
         "x, y",
     ),
-    "rms_norm": reference("return F.rms_norm(x, (37,), self.weight)", "torch.randn(3, 37)", "self.weight = nn.Parameter(torch.rand(37))"),
-    "group_norm": reference("return self.norm(x)", "torch.randn(3, 6, 4, 5)", "self.norm = nn.GroupNorm(2, 6)"),
-    "instance_norm": reference("return self.norm(x)", "torch.randn(3, 6, 4, 5)", "self.norm = nn.InstanceNorm2d(6, affine=True)"),
+    "rms_norm": reference(
+        "return F.rms_norm(x, (37,), self.weight)",
+        "torch.randn(3, 37)",
+        "self.weight = nn.Parameter(torch.rand(37))",
+    ),
+    "group_norm": reference(
+        "return self.norm(x)", "torch.randn(3, 6, 4, 5)", "self.norm = nn.GroupNorm(2, 6)"
+    ),
+    "instance_norm": reference(
+        "return self.norm(x)", "torch.randn(3, 6, 4, 5)", "self.norm = nn.InstanceNorm2d(6, affine=True)"
+    ),
     "sum_last": reference("return x.sum(-1)", "torch.randn(5, 37)"),
     "sum_middle_kept": reference("return x.sum(1, keepdim=True) * 2", "torch.randn(5, 7, 3)"),
     "mean_all": reference("return x.mean()", "torch.randn(5, 37)"),
@@ -147,8 +164,12 @@ ROWS = {
     "variance": reference("return x.var(dim=-1) + x.std(dim=-1, unbiased=False)", "torch.randn(5, 37)"),
     "normalize": reference("return F.normalize(x, dim=1)", "torch.randn(5, 37)"),
     "norm": reference("return x / x.norm(dim=1, keepdim=True)", "torch.randn(5, 37)"),
-    "chained": reference("return torch.softmax(x - x.mean(-1, keepdim=True), -1).sum(-1)", "torch.randn(5, 37)"),
-    "size_one_chain": reference("return x.sum(1, keepdim=True).max(1, keepdim=True)[0].mean(1)", "torch.randn(5, 37)"),
+    "chained": reference(
+        "return torch.softmax(x - x.mean(-1, keepdim=True), -1).sum(-1)", "torch.randn(5, 37)"
+    ),
+    "size_one_chain": reference(
+        "return x.sum(1, keepdim=True).max(1, keepdim=True)[0].mean(1)", "torch.randn(5, 37)"
+    ),
     "whole_numbers": reference("return (x > 0).sum(-1)", "torch.randn(5, 37)"),
     "one_row": reference("return torch.softmax(x, -1)", "torch.randn(1, 37)"),
 }
@@ -179,7 +200,8 @@ ATTENTION = {
         "q, k, v, m",
     ),
     "two_tokens": reference(
-        "return F.scaled_dot_product_attention(x, x, x).transpose(1, 2).reshape(3, 2, 32)", "torch.randn(3, 4, 2, 8)"
+        "return F.scaled_dot_product_attention(x, x, x).transpose(1, 2).reshape(3, 2, 32)",
+        "torch.randn(3, 4, 2, 8)",
     ),
     "one_token": reference("return F.scaled_dot_product_attention(x, x, x)", "torch.randn(3, 4, 1, 8)"),
     "written_out": reference(
@@ -235,13 +257,19 @@ CONVOLUTION = {
         "self.conv = nn.Conv2d(3, 20, 3, stride=2, padding=1)",
     ),
     "dilated": reference(
-        "return self.conv(x)", "torch.randn(2, 3, 9, 11)", "self.conv = nn.Conv2d(3, 5, 3, padding=2, dilation=2)"
+        "return self.conv(x)",
+        "torch.randn(2, 3, 9, 11)",
+        "self.conv = nn.Conv2d(3, 5, 3, padding=2, dilation=2)",
     ),
     "grouped": reference(
-        "return self.conv(x)", "torch.randn(2, 4, 9, 5)", "self.conv = nn.Conv2d(4, 6, (3, 2), groups=2, bias=False)"
+        "return self.conv(x)",
+        "torch.randn(2, 4, 9, 5)",
+        "self.conv = nn.Conv2d(4, 6, (3, 2), groups=2, bias=False)",
     ),
     "depthwise": reference(
-        "return self.conv(x)", "torch.randn(2, 4, 9, 5)", "self.conv = nn.Conv2d(4, 8, 3, padding=1, groups=4)"
+        "return self.conv(x)",
+        "torch.randn(2, 4, 9, 5)",
+        "self.conv = nn.Conv2d(4, 8, 3, padding=1, groups=4)",
     ),
     "one_dimension": reference(
         "return self.conv(x)", "torch.randn(2, 4, 19)", "self.conv = nn.Conv1d(4, 6, 5, padding=2)"
@@ -254,17 +282,23 @@ CONVOLUTION = {
         "torch.randn(2, 4, 6, 5)",
         "self.conv = nn.Conv2d(4, 4, 3, padding=1, bias=False)\nself.bn = nn.BatchNorm2d(4)",
     ),
-    "same": reference("return self.conv(x)", "torch.randn(2, 4, 6, 5)", "self.conv = nn.Conv2d(4, 3, 4, padding='same')"),
+    "same": reference(
+        "return self.conv(x)", "torch.randn(2, 4, 6, 5)", "self.conv = nn.Conv2d(4, 3, 4, padding='same')"
+    ),
     "max_pool": reference("return F.max_pool2d(x, 3, 2, 1)", "torch.randn(2, 3, 9, 7)"),
     "avg_pool": reference("return F.avg_pool2d(x, 2)", "torch.randn(2, 3, 8, 7)"),
     "adaptive": reference("return F.adaptive_avg_pool2d(x, 1).flatten(1)", "torch.randn(2, 3, 8, 7)"),
     "conv_then_pool": reference(
-        "return F.max_pool2d(F.relu(self.conv(x)), 2)", "torch.randn(2, 3, 8, 8)", "self.conv = nn.Conv2d(3, 5, 3)"
+        "return F.max_pool2d(F.relu(self.conv(x)), 2)",
+        "torch.randn(2, 3, 8, 8)",
+        "self.conv = nn.Conv2d(3, 5, 3)",
     ),
 }
 
 MOVES = {
-    "cat": reference("return torch.cat([x, y, x], dim=1)", "torch.randn(3, 5, 2), torch.randn(3, 4, 2)", "", "x, y"),
+    "cat": reference(
+        "return torch.cat([x, y, x], dim=1)", "torch.randn(3, 5, 2), torch.randn(3, 4, 2)", "", "x, y"
+    ),
     "class_token": reference(
         "return torch.cat((self.token.expand(x.size(0), -1, -1), x.unsqueeze(1)), dim=1) + self.place",
         "torch.randn(5, 12)",
@@ -279,14 +313,20 @@ MOVES = {
     "stack": reference("return torch.stack([x, x * 2], dim=1)", "torch.randn(3, 5)"),
     "slices": reference("return x[:, 0] + x[:, -1] * x[:, 2]", "torch.randn(3, 5, 7)"),
     "strided": reference("return x[..., ::2] - x[:, None, 1:3, :4].sum(2)", "torch.randn(4, 5, 7)"),
-    "permuted": reference("return x.permute(2, 0, 1).reshape(14, 15) * 2", "torch.randn(5, 6, 7)[:, :6].contiguous()"),
+    "permuted": reference(
+        "return x.permute(2, 0, 1).reshape(14, 15) * 2", "torch.randn(5, 6, 7)[:, :6].contiguous()"
+    ),
     "chunked": reference("a, b, c = x.chunk(3, dim=-1)\nreturn a * b + c", "torch.randn(4, 15)"),
-    "unflattened": reference("return x.unflatten(1, (3, 5)).transpose(1, 2).flatten(1)", "torch.randn(4, 15)"),
+    "unflattened": reference(
+        "return x.unflatten(1, (3, 5)).transpose(1, 2).flatten(1)", "torch.randn(4, 15)"
+    ),
     "padded": reference("return F.pad(x, (1, 2, 0, 1), value=0.5) * 2", "torch.randn(4, 5)"),
     "flipped": reference("return x.flip(1) + torch.roll(x, 2, dims=1)", "torch.randn(4, 5)"),
     "repeated": reference("return x.repeat(2, 3) * 2", "torch.randn(4, 5)"),
     "triangle": reference("return torch.tril(x) - torch.triu(x, 1)", "torch.randn(6, 6)"),
-    "expanded": reference("return x.unsqueeze(1).expand(-1, 3, -1) * y", "torch.randn(4, 5), torch.randn(3, 1)", "", "x, y"),
+    "expanded": reference(
+        "return x.unsqueeze(1).expand(-1, 3, -1) * y", "torch.randn(4, 5), torch.randn(3, 1)", "", "x, y"
+    ),
     "transposed_only": reference("return x.transpose(0, 1)", "torch.randn(4, 5)"),
     "transposed_input": reference("return x * 2", "torch.randn(4, 5).t()"),
     "number_input": reference("return x.view(n, -1) * n", "torch.randn(12, 2), 4", "", "x, n"),
@@ -305,7 +345,9 @@ BLOCKS = {
         "self.up = nn.Linear(24, 50)\nself.down = nn.Linear(50, 24)\nself.norm = nn.LayerNorm(24)",
     ),
     "gemm_scale_softmax": reference(
-        "return torch.softmax(F.gelu(self.fc(x) * 1.5), dim=1)", "torch.randn(6, 20)", "self.fc = nn.Linear(20, 35)"
+        "return torch.softmax(F.gelu(self.fc(x) * 1.5), dim=1)",
+        "torch.randn(6, 20)",
+        "self.fc = nn.Linear(20, 35)",
     ),
     "gemm_group_norm": reference(
         "return F.leaky_relu(self.norm(self.fc(x))) * 2",
@@ -313,18 +355,22 @@ BLOCKS = {
         "self.fc = nn.Linear(20, 36)\nself.norm = nn.GroupNorm(4, 36)",
     ),
     "gemm_logsumexp": reference(
-        "y = torch.logsumexp(self.fc(x), dim=1, keepdim=True)\nreturn F.mish(y) * y", "torch.randn(6, 20)", "self.fc = nn.Linear(20, 36)"
+        "y = torch.logsumexp(self.fc(x), dim=1, keepdim=True)\nreturn F.mish(y) * y",
+        "torch.randn(6, 20)",
+        "self.fc = nn.Linear(20, 36)",
     ),
-    "gemm_row_sum": reference("return self.fc(x).sum(dim=1, keepdim=True) / 2", "torch.randn(6, 20)", "self.fc = nn.Linear(20, 36)"),
+    "gemm_row_sum": reference(
+        "return self.fc(x).sum(dim=1, keepdim=True) / 2", "torch.randn(6, 20)", "self.fc = nn.Linear(20, 36)"
+    ),
 }
-
 
 
 def instances(init: str, arguments: str, forward: str, configs: list[tuple[str, str]]) -> str:
     """A problem file for several instances: (constructor arguments, input) of each."""
     body = indent(dedent(init).strip() or "pass", "        ")
     listed = "\n".join(
-        f'        {{"get_init_inputs": lambda: [{given}], "get_inputs": lambda: [{x}]}},' for given, x in configs
+        f'        {{"get_init_inputs": lambda: [{given}], "get_inputs": lambda: [{x}]}},'
+        for given, x in configs
     )
     return (
         f"{_HEAD}class Model(nn.Module):\n    def __init__(self, {arguments}):\n        super().__init__()\n{body}\n\n"
@@ -338,7 +384,11 @@ INSTANCES = {
         "self.fc = nn.Linear(in_features, out_features)",
         "in_features, out_features",
         "return F.relu(self.fc(x))",
-        [("37, 50", "torch.randn(19, 37)"), ("50, 20", "torch.randn(19, 50)"), ("20, 20", "torch.randn(19, 20)")],
+        [
+            ("37, 50", "torch.randn(19, 37)"),
+            ("50, 20", "torch.randn(19, 50)"),
+            ("20, 20", "torch.randn(19, 20)"),
+        ],
     ),
     "identical": instances(
         "self.fc = nn.Linear(width, 2 * width)",
@@ -346,15 +396,11 @@ INSTANCES = {
         "return F.gelu(self.fc(x))",
         [("20", "torch.randn(6, 20)")] * 3,
     ),
-    "conv_norm": instances(
-        "self.conv = nn.Conv2d(inner, outer, 3, stride=stride, padding=1)\nself.bn = nn.BatchNorm2d(outer)",
-        "inner, outer, stride",
-        "return F.relu(self.bn(self.conv(x)))",
-        [("3, 8, 1", "torch.randn(2, 3, 9, 9)"), ("8, 12, 2", "torch.randn(2, 8, 9, 9)")],
-    ),
     "no_arguments": instances(
-        "", "*ignored", "return F.softmax(x * 2, dim=-1)", [("", "torch.randn(3, 20)"), ("", "torch.randn(5, 7, 33)")][:1]
-        + [("", "torch.randn(4, 33)")],
+        "",
+        "*ignored",
+        "return F.softmax(x * 2, dim=-1)",
+        [("", "torch.randn(3, 20)"), ("", "torch.randn(5, 7, 33)")][:1] + [("", "torch.randn(4, 33)")],
     ),
     "layer_norm": instances(
         "self.norm = nn.LayerNorm(width)",

@@ -1,0 +1,220 @@
+"""The built-in writer: what it proposes, changes, declines; traced in the real sandbox."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mkevolve_core.builtin.writer import BuiltinWriter
+from mkevolve_core.domain import (
+    Candidate,
+    Codebase,
+    Outcome,
+    Policy,
+    Subproblem,
+    TimingMode,
+    Verdict,
+)
+from mkevolve_core.errors import AgentDeclined
+from mkevolve_core.protocols import Judged
+from tests.builtin.writer_references import ALL, reference
+from verifier.judge import LocalJudge
+from verifier.sandbox import LocalSandbox
+from verifier.static import check_codebase
+
+SAMPLES = Path(__file__).parents[2] / "mkevolve_core" / "problems"
+ENCODER_LAYER = reference(
+    "return self.layer(x)", "torch.randn(10, 2, 24)", "self.layer = nn.TransformerEncoderLayer(24, 4, 48)"
+)
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[LocalSandbox]:
+    with LocalSandbox("cpu") as opened:
+        yield opened
+
+
+@pytest.fixture
+def writer(sandbox: LocalSandbox) -> BuiltinWriter:
+    return BuiltinWriter(sandbox, seed=0)
+
+
+def subproblem(text: str, name: str = "part") -> Subproblem:
+    return Subproblem("1", name, "Part", text)
+
+
+def judged(source: str, outcome: Outcome = Outcome.CORRECT, detail: str = "") -> Judged:
+    candidate = Candidate("1#1", "1", "sha", None, 1, "built-in")
+    return Judged(candidate, source, Verdict(outcome, detail))
+
+
+def tiles(source: str) -> dict[str, dict[str, int | str]]:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "TILES":
+            return ast.literal_eval(node.value)
+    raise AssertionError("no TILES")
+
+
+def without_settings(source: str) -> str:
+    """The code without TILES and the header that describes them."""
+    body = ast.parse(source).body[1:]
+    return "\n".join(ast.unparse(node) for node in body if "TILES =" not in ast.unparse(node))
+
+
+FFN = subproblem(ALL["blocks/feed_forward_half"], "feed_forward")
+
+
+def test_same_seed_and_ordinal_give_the_same_text(sandbox: LocalSandbox) -> None:
+    drafts = [
+        [BuiltinWriter(sandbox, 3).write(FFN, None, ordinal, ()) for ordinal in range(12)] for _ in range(2)
+    ]
+    assert drafts[0] == drafts[1]
+
+
+def test_first_candidates_are_all_different(writer: BuiltinWriter) -> None:
+    sources = [writer.write(FFN, None, ordinal, ()).source for ordinal in range(8)]
+    assert len(set(sources)) == 8
+
+
+def test_mutation_changes_tiles_alone_and_says_so(writer: BuiltinWriter) -> None:
+    parent = writer.write(FFN, None, 0, ()).source
+    seen = set()
+    for ordinal in range(1, 13):
+        draft = writer.write(FFN, judged(parent), ordinal, ())
+        assert draft.source != parent
+        seen.add(draft.source)
+        if "→" in draft.note and draft.note.startswith(("gemm", "row")):
+            assert without_settings(draft.source) == without_settings(parent)
+            changed = sum(
+                tiles(draft.source)[name][key] != value
+                for name, tile in tiles(parent).items()
+                for key, value in tile.items()
+            )
+            assert changed == draft.note.count("→") <= 2
+    assert len(seen) > 9
+
+
+def test_another_seed_takes_other_steps(sandbox: LocalSandbox) -> None:
+    parent = judged(BuiltinWriter(sandbox, 0).write(FFN, None, 0, ()).source)
+    notes = [
+        [BuiltinWriter(sandbox, seed).write(FFN, parent, o, ()).note for o in range(1, 6)] for seed in (0, 1)
+    ]
+    assert notes[0] != notes[1]
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMPILE_ERROR, Outcome.OUT_OF_MEMORY])
+def test_what_does_not_fit_gets_smaller(writer: BuiltinWriter, outcome: Outcome) -> None:
+    parent = writer.write(FFN, None, 0, ()).source
+    detail = "kernel gemm_0 needs more shared memory than there is"
+    smaller = tiles(writer.write(FFN, judged(parent, outcome, detail), 1, ()).source)
+    before = tiles(parent)
+    assert smaller["gemm_1"] == before["gemm_1"]
+    blocks = [
+        key
+        for key in before["gemm_0"]
+        if key.startswith("BLOCK") and smaller["gemm_0"][key] < before["gemm_0"][key]
+    ]
+    assert len(blocks) == 1
+
+
+def test_wrong_result_goes_back_to_exact_products(writer: BuiltinWriter) -> None:
+    part = subproblem(ALL["gemm/linear"])
+    parent = next(d.source for o in range(6) if '"tf32x3"' in (d := writer.write(part, None, o, ())).source)
+    draft = writer.write(part, judged(parent, Outcome.WRONG_RESULT), 3, ())
+    assert "PRECISION tf32x3 → ieee" in draft.note
+
+
+def test_precision_is_named_in_header_and_note(writer: BuiltinWriter) -> None:
+    draft = next(
+        d
+        for o in range(6)
+        if "tf32x3" in (d := writer.write(subproblem(ALL["gemm/linear"]), None, o, ())).note
+    )
+    assert "three TF32 products" in ast.get_docstring(ast.parse(draft.source))
+
+
+def test_parent_by_hand_means_from_scratch(writer: BuiltinWriter) -> None:
+    by_hand = judged("import torch\nclass ModelNew(torch.nn.Module): ...\n")
+    assert writer.write(FFN, by_hand, 0, ()) == writer.write(FFN, None, 0, ())
+
+
+def test_whole_encoder_layer_is_beyond_the_capacity(writer: BuiltinWriter) -> None:
+    with pytest.raises(AgentDeclined, match=r"needs \d kernels; the built-in writer stages at most 4"):
+        writer.write(subproblem(ENCODER_LAYER), None, 0, ())
+
+
+@pytest.mark.parametrize("name", ["attention/multihead", "blocks/feed_forward_half"])
+def test_its_halves_are_not(writer: BuiltinWriter, name: str) -> None:
+    for ordinal in range(8):
+        source = writer.write(subproblem(ALL[name]), None, ordinal, ()).source
+        assert source.count("@triton.jit") <= 4
+
+
+@pytest.mark.parametrize(
+    ("forward", "named"),
+    [
+        ("return torch.cumsum(x, 1)", "cumsum"),
+        ("return torch.sort(x).values", "sort"),
+    ],
+)
+def test_unsupported_operation_is_named(writer: BuiltinWriter, forward: str, named: str) -> None:
+    with pytest.raises(AgentDeclined, match=named):
+        writer.write(subproblem(reference(forward, "torch.randn(3, 5)")), None, 0, ())
+
+
+def test_reference_that_does_not_run_is_declined(writer: BuiltinWriter) -> None:
+    with pytest.raises(AgentDeclined, match="cannot be traced"):
+        writer.write(subproblem(reference("return self.missing(x)", "torch.randn(3)")), None, 0, ())
+
+
+def test_instances_of_different_form_are_declined(writer: BuiltinWriter) -> None:
+    text = (
+        "import torch\nclass Model(torch.nn.Module):\n"
+        "    def __init__(self, dim):\n        super().__init__()\n        self.dim = dim\n"
+        "    def forward(self, x):\n        return torch.softmax(x, self.dim)\n"
+        "def get_input_configs():\n    return [\n"
+        + "".join(
+            f"        {{'get_init_inputs': lambda: [{dim}], 'get_inputs': lambda: [torch.randn(3, 4, 5)]}},\n"
+            for dim in (0, 2)
+        )
+        + "    ]\n"
+    )
+    with pytest.raises(AgentDeclined, match="different form"):
+        writer.write(subproblem(text), None, 0, ())
+
+
+@pytest.mark.parametrize(
+    "name", ["mlp", "transformer_ffn", "gemm_scale_gelu_softmax", "causal_self_attention"]
+)
+def test_forward_of_a_sample_leaves_nothing_to_pytorch(writer: BuiltinWriter, name: str) -> None:
+    draft = writer.write(subproblem((SAMPLES / f"{name}.py").read_text(), name), None, 0, ())
+    report = check_codebase(Codebase.single(draft.source), ())
+    assert report.refusal is None
+    assert report.flags == ()
+
+
+def test_the_judge_finds_a_subkernel_correct(sandbox: LocalSandbox, writer: BuiltinWriter) -> None:
+    policy = Policy(cases=2, timing=TimingMode.OFF, device="cpu")
+    with LocalJudge(sandbox) as judge:
+        for ordinal in range(2):
+            source = writer.write(FFN, None, ordinal, ()).source
+            verdict = judge.judge(FFN.reference, Codebase.single(source), policy)
+            assert verdict.outcome is Outcome.CORRECT, verdict.detail
+            assert verdict.weights == "by name"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name", ["mlp", "transformer_ffn", "gemm_scale_gelu_softmax", "causal_self_attention"]
+)
+def test_the_judge_finds_the_samples_correct(sandbox: LocalSandbox, writer: BuiltinWriter, name: str) -> None:
+    part = subproblem((SAMPLES / f"{name}.py").read_text(), name)
+    with LocalJudge(sandbox) as judge:
+        for ordinal in range(8):
+            source = writer.write(part, None, ordinal, ()).source
+            verdict = judge.judge(part.reference, Codebase.single(source), Policy(device="cpu", cases=2))
+            assert verdict.outcome is Outcome.CORRECT, (ordinal, verdict.detail)
