@@ -1,6 +1,8 @@
 """What hostile code tries, and what the sandbox still guarantees. The hostile code is a problem file."""
 
 import socket
+import subprocess
+import sys
 import textwrap
 import threading
 from pathlib import Path
@@ -286,6 +288,29 @@ def test_a_reference_that_ignores_its_input_is_noted(sandbox):
 def test_keyword_arguments_of_the_constructor_are_found(sandbox):
     source = SCALE_SHIFT.replace("self, width", "self, *, width").replace("[40]", "[[], {'width': 40}]")
     assert sandbox.run("inspect", {"source": source})["parameters"] == 80
+
+
+_ENDLESS_JUDGE = """
+import threading
+from verifier.sandbox import LocalSandbox
+
+sandbox = LocalSandbox(device="cpu")
+sandbox.run("inspect", {"source": SCALE_SHIFT})
+threading.Timer(1.0, lambda: print(sandbox._folder, flush=True)).start()
+sandbox.run("inspect", {"source": "while True: pass"})
+"""
+
+
+def test_nothing_outlives_a_judge_that_is_killed():
+    code = _ENDLESS_JUDGE.replace("SCALE_SHIFT", repr(SCALE_SHIFT))
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as judge:
+        folder = Path(judge.stdout.readline().strip())
+        started = psutil.Process(judge.pid).children(recursive=True)
+        judge.kill()
+    assert len(started) == 3  # zygote, guard, runner
+    _, alive = psutil.wait_procs(started, timeout=10.0)
+    assert alive == []
+    assert not folder.exists()
 
 
 def test_a_zygote_that_dies_is_started_again(sandbox):
