@@ -12,6 +12,8 @@ from mkevolve_core.state import CandidateState, RunState, SubproblemState
 from pages._commands import ask
 from pages._words import outcome_word, plain, ratio_word
 
+_OFFERED = 12  # the best ones; the candidates' table has them all
+
 
 @dataclass(frozen=True, slots=True)
 class Target:
@@ -159,7 +161,7 @@ def _swap(target: Target) -> None:
     part = target.part
     others = {
         one.candidate.candidate_id: one
-        for one in subkernels(target)
+        for one in subkernels(target)[:_OFFERED]
         if one.candidate.candidate_id != part.chosen
     }
     st.radio(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from pages._look import Look, Stroke
 from pages._words import ratio_word
 
 X_AXES: Mapping[str, str] = {"iteration": "iteration", "calls": "kernel-writing calls", "minutes": "minutes"}
+_FONT = "Source Sans, system-ui, sans-serif"
+_HOVER_WIDTH = 52
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
@@ -97,9 +100,14 @@ def _trace(line: Line, band: _Band, look: Look, chosen: set[str]) -> go.Scatter:
         opacity=1.0 if picked or whole or not chosen else 0.5,
         line={"color": color, "dash": dash, "width": (3.6 if whole else 1.7) + (1.6 if picked else 0)},
         marker=_marker(line.points, marks, color, look, whole or picked),
-        hovertext=[html.escape(p.sentence, quote=False) for p in line.points],
+        hovertext=[_wrapped(p.sentence) for p in line.points],
         hoverinfo="text",
     )
+
+
+def _wrapped(text: str) -> str:
+    """Text for a hover label: plotly.js reads markup in it, so that only our own line breaks may be any."""
+    return "<br>".join(html.escape(part, quote=False) for part in textwrap.wrap(text, _HOVER_WIDTH))
 
 
 def _legend(line: Line, trace: go.Scatter) -> go.Scatter:
@@ -159,10 +167,15 @@ def _layout(
         "clickanywhere": True,
         "paper_bgcolor": look.ground,
         "plot_bgcolor": look.ground,
-        "font": {"family": "Source Sans, system-ui, sans-serif", "size": 12.5, "color": look.text},
+        "font": {"family": _FONT, "size": 12.5, "color": look.text},
         "margin": {"l": 48, "r": 18, "t": 30, "b": 38},
         "hovermode": "closest",
-        "hoverlabel": {"bgcolor": look.ground, "bordercolor": look.muted, "font": {"color": look.text}},
+        "hoverlabel": {
+            "bgcolor": look.ground,
+            "bordercolor": look.muted,
+            "font": {"color": look.text, "size": 12.5, "family": _FONT},
+            "align": "left",
+        },
         "legend": {"orientation": "h", "y": 1.0, "yanchor": "bottom", "x": 0, "font": {"size": 12}},
         "xaxis": {
             **axis,

@@ -12,11 +12,12 @@ from mkevolve_core.state import RunState, SubproblemState
 from pages import _actions, _cache, _verdict
 from pages._picture import WHOLE, part_word, split_id, whole_word
 from pages._select import candidate, select_candidate, selection, tell_address
-from pages._words import count, outcome_word, plain
+from pages._words import DASH, count, outcome_word, plain
 
 Row = Mapping[str, Any]
 _TABS = ("Code", "Candidates", "Verdict", "Reference")
 _CODE_HEIGHT = 420
+_ROWS = 10  # a longer table scrolls
 _COLOURED = 400_000  # characters; longer text is shown without colours
 
 
@@ -155,7 +156,8 @@ def _candidates(table: Any, name: str) -> None:
     st.dataframe(
         _verdict.candidate_columns(table),
         hide_index=True,
-        height=_CODE_HEIGHT,
+        height="content" if len(ids) <= _ROWS else _CODE_HEIGHT,
+        placeholder=DASH,
         key=re.sub(r"\W", "_", key),
         on_select=lambda: _row_chosen(re.sub(r"\W", "_", key), ids),
         selection_mode="single-row",

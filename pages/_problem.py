@@ -35,8 +35,9 @@ def choose() -> tuple[Path, Problem] | None:
 
 def _found(problem: Problem) -> None:
     lines = problem.source.count("\n") + 1
-    marks = "   ".join(f"✓ {plain(name)}" for name in _MARKS)
-    st.markdown(f"{marks}   {count(lines, 'line')}. It is run, in the sandbox, when the run starts.")
+    marks = [f"✓ {plain(name)}" for name in _MARKS]
+    st.markdown(" · ".join([*marks, count(lines, "line")]))
+    st.caption("Read, not run: the run itself starts by running it once, in the sandbox.")
     with st.expander("Source"):
         st.code(problem.source, language="python", line_numbers=True, height=360)
 

@@ -11,12 +11,15 @@ RUNS, NEW_RUN, LIVE = "pages/runs.py", "pages/new_run.py", "pages/live.py"
 
 
 def pages() -> list[Page]:
-    """The page list. The first one, hidden, is what the bare address opens."""
+    """The page list. The first one, hidden, is what the bare address opens.
+
+    Without icons: a page's icon becomes the tab's icon, which the browser would fetch from elsewhere.
+    """
     return [
         st.Page(land, title="MKEvolve", url_path="start", default=True, visibility="hidden"),
-        st.Page(RUNS, title="Runs", url_path="runs", icon=":material/list:"),
-        st.Page(NEW_RUN, title="New run", url_path="new_run", icon=":material/add:"),
-        st.Page(LIVE, title="Live", url_path="live", icon=":material/account_tree:"),
+        st.Page(RUNS, title="Runs", url_path="runs"),
+        st.Page(NEW_RUN, title="New run", url_path="new_run"),
+        st.Page(LIVE, title="Live", url_path="live"),
     ]
 
 

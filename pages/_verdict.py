@@ -61,7 +61,8 @@ def show(verdict: Verdict, review: Review | None, rejected: str | None) -> None:
         st.warning(f"Flag: {plain(flag)}", icon=":material/flag:")
     _facts(verdict)
     if verdict.cases:
-        st.dataframe([_case(case) for case in verdict.cases], hide_index=True, column_config=_CASE_COLUMNS)
+        cases = [_case(case) for case in verdict.cases]
+        st.dataframe(cases, hide_index=True, column_config=_CASE_COLUMNS, placeholder=DASH)
 
 
 _CASE_COLUMNS: Mapping[str, Any] = {
@@ -71,14 +72,14 @@ _CASE_COLUMNS: Mapping[str, Any] = {
 
 
 def _case(case: Case) -> dict[str, Any]:
-    wrong = DASH if case.fraction_wrong is None else f"{case.fraction_wrong:.2%}"
+    wrong = None if case.fraction_wrong is None else f"{case.fraction_wrong:.2%}"
     return {
         "inputs": case.name,
         "passed": "✓" if case.passed else "✗",
         "max error": case.max_error,
         "bound": case.bound,
         "wrong elements": wrong,
-        "where": case.where or DASH,
+        "where": case.where or None,
     }
 
 
@@ -104,6 +105,8 @@ def _facts(verdict: Verdict) -> None:
 def _pairs(facts: Mapping[str, str]) -> None:
     with st.container(horizontal=True, gap="medium", key="facts"):
         for name, value in facts.items():
+            if value == DASH:
+                continue
             with st.container(width="content", gap=None):
                 st.caption(name)
                 st.text(value)
