@@ -12,7 +12,7 @@ from typing import Any
 from mkevolve_core.builtin.graph import Graph, graph_from_plain
 from mkevolve_core.builtin.synth.rewrite import Structure
 from mkevolve_core.builtin.synth.synthesis import CAPACITY, Blueprint, blueprint
-from mkevolve_core.builtin.synth.tiles import Tile, Tiles, shrunk, steps, with_precision
+from mkevolve_core.builtin.synth.tiles import Tile, Tiles, is_heavy, shrunk, steps, with_precision
 from mkevolve_core.domain import Draft, Outcome, Subproblem
 from mkevolve_core.errors import AgentDeclined
 from mkevolve_core.protocols import JobFailed, Judged, Sandbox
@@ -44,6 +44,7 @@ class BuiltinWriter:
         self._seed = seed
         self._graphs: dict[str, tuple[Graph, ...]] = {}
         self._plans: dict[tuple[str, Structure], Blueprint | AgentDeclined] = {}
+        self._first: dict[str, list[Variant]] = {}
 
     def write(
         self, subproblem: Subproblem, parent: Judged | None, ordinal: int, hints: tuple[str, ...]
@@ -62,10 +63,13 @@ class BuiltinWriter:
 
     def _starts(self, subproblem: Subproblem) -> list[Variant]:
         """Distinct sensible candidates, the most promising first."""
-        found: dict[str, Variant] = {}
-        for variant in self._sensible(subproblem):
-            found.setdefault(variant.source, variant)
-        return list(found.values())
+        key = _sha(f"{subproblem.name}\n{subproblem.reference}")
+        if key not in self._first:
+            found: dict[str, Variant] = {}
+            for variant in self._sensible(subproblem):
+                found.setdefault(variant.source, variant)
+            self._first[key] = list(found.values())
+        return self._first[key]
 
     def _sensible(self, subproblem: Subproblem) -> Iterator[Variant]:
         plans = self._within_capacity(subproblem)
@@ -93,10 +97,11 @@ class BuiltinWriter:
             raise AgentDeclined(
                 f"needs {fewest} kernels; the built-in writer stages at most {CAPACITY} in one subkernel"
             )
-        return [plan for plan in plans.values() if len(plan.kernels) <= CAPACITY]
+        fitting = [plan for plan in plans.values() if len(plan.kernels) <= CAPACITY]
+        return sorted(fitting, key=lambda plan: any(is_heavy(sizes) for sizes in plan.sizes().values()))
 
     def _plan(self, subproblem: Subproblem, structure: Structure) -> Blueprint:
-        key = (_sha(subproblem.reference), structure)
+        key = (_sha(f"{subproblem.name}\n{subproblem.reference}"), structure)
         if key not in self._plans:
             graphs = self._traced(subproblem)
             try:

@@ -48,6 +48,7 @@ def loaded(source: str, name: str) -> ModuleType:
 def models(problem: Any, config: Any, module: ModuleType) -> tuple[Any, Any, tuple[Any, ...]]:
     """The reference with weights that matter, the candidate with the same by name, and inputs."""
     import torch
+
     from verifier.loading import split_init, split_inputs
 
     torch.manual_seed(0)
@@ -85,6 +86,7 @@ def interpreted(job: dict[str, Any], name: str) -> dict[str, Any]:
 def compiled(job: dict[str, Any], name: str) -> dict[str, Any]:
     """Every launch is recorded instead of run, then compiled ahead of time."""
     import torch
+    from triton.compiler.errors import CompilationError
 
     problem, source, kernels = synthesized(job)
     module = loaded(source, name)
@@ -98,7 +100,7 @@ def compiled(job: dict[str, Any], name: str) -> dict[str, Any]:
     for function, args, kwargs in launches:
         try:
             compile_for_gpu(function, args, kwargs)
-        except Exception as error:  # whatever the compiler raises is what the test reports
+        except (CompilationError, RuntimeError, TypeError, ValueError) as error:
             return {"error": f"{function.__name__}: {error!r}", "kernels": kernels}
     return {"error": None, "kernels": kernels}
 

@@ -63,7 +63,7 @@ class Body:
         self.lines: list[str] = []
         self.pointers: dict[str, str] = {}
         self.bound: dict[str, tuple[Index, Tile]] = {}
-        self.is_wide = any(op.numel >= WIDE for op in plan.program.ops.values())
+        self.is_wide = plan.largest_tensor() >= WIDE
         self._scopes: list[dict[Any, Tile]] = [{}]
         self._loop: Loop | None = None
         self._mark: int | None = None  # the line before which the loop starts

@@ -65,6 +65,12 @@ class Plan:
     kernels: list[Kernel]
     owner: dict[str, Kernel]  # by value: the kernel that holds it
 
+    def largest_tensor(self) -> int:
+        """Elements of the largest tensor that lies in memory."""
+        stored = {name for kernel in self.kernels for name in kernel.stores}
+        real = (op for op in self.program.ops.values() if op.kind in ("input", "state") or op.name in stored)
+        return max(op.numel for op in real)
+
     def label(self, name: str) -> str:
         """A value's name in the source: "x", "fc1_weight", "gemm_0_out"."""
         if not name.startswith("%"):

@@ -21,6 +21,7 @@ REGISTER_VALUES = 255 * 32 * 4  # fp32 values that four warps can hold at most
 _GEMM_SHAPES = (
     (128, 128, 32, 8),
     (128, 64, 32, 4),
+    (64, 128, 32, 4),
     (64, 64, 32, 4),
     (32, 64, 64, 4),
     (32, 32, 128, 4),
@@ -112,9 +113,21 @@ def _programs(sizes: Sizes, shape: tuple[int, int, int, int]) -> int:
 
 
 def _fused_gemm(sizes: Sizes) -> Tile:
+    """Few rows and all columns in a tile, with as much of K as the shared memory takes."""
     columns = power(sizes.columns, 16)
     inner = min(64 if columns <= 128 else 32, power(sizes.inner, 16))
-    return _product_tile(16, columns, inner, 4 if columns <= 256 else 8, sizes)
+    tile = _product_tile(16, columns, inner, 4 if columns <= 256 else 8, sizes)
+    while not is_allowed(sizes, tile) and (tile["num_stages"] != 1 or tile["BLOCK_K"] != 16):
+        key, low = ("num_stages", 1) if int(tile["num_stages"]) > 2 else ("BLOCK_K", 16)
+        tile[key] = int(tile[key]) - 1 if key == "num_stages" else max(low, int(tile[key]) // 2)
+    return tile
+
+
+def is_heavy(sizes: Sizes) -> bool:
+    """Whether spanning whole rows would read the columns' operand too often to pay for the launch saved."""
+    if sizes.scheme != "gemm" or not sizes.is_fixed:
+        return False
+    return sizes.groups * ceil(sizes.rows / 16) * sizes.columns * sizes.inner >= SMALL_WORK * 8
 
 
 def _product_tile(rows: int, columns: int, inner: int, warps: int, sizes: Sizes) -> Tile:
@@ -157,12 +170,12 @@ def _attention(sizes: Sizes, shrink: int) -> Tile:
 
 
 def _row(sizes: Sizes, shrink: int) -> Tile:
-    columns = power(sizes.columns) if sizes.is_fixed else min(power(sizes.columns), 2048)
+    columns = power(sizes.columns) if sizes.is_fixed else min(power(sizes.columns), 4096)
     rows = 1
     while rows < 32 and 2 * rows * columns <= 2048 and ceil(sizes.rows / (2 * rows)) >= 2 * ENOUGH:
         rows *= 2
     rows = max(1, rows >> shrink if shrink > 0 else rows << -shrink)
-    warps = 1 if rows * columns <= 256 else min(16, max(2, rows * columns // 1024))
+    warps = 1 if rows * columns <= 256 else min(16, max(2, rows * columns // 512))
     return {"BLOCK_R": rows, "BLOCK_C": columns, "num_warps": power(warps)}
 
 
