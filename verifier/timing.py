@@ -9,7 +9,7 @@ candidate's process.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ import torch
 
 _FLUSH = 2  # times the size of L2
 _DRY_WINDOWS = 50
+_WARM_S = 0.4  # an idle GPU and an idle core raise their clocks only under load
+_MORE_WARMUP = (-1,)  # a number that no timed call has
 
 _now_ns = time.perf_counter_ns
 _Event: Any = getattr(torch._C, "_CudaEventBase", None)
@@ -55,11 +57,17 @@ class Stopwatch:
         warmup: int,
         repeats: int,
     ) -> Samples:
-        """`before` and `after` get the call's number and run outside the window; warm-up looks the same."""
-        overhead = self._run(_do_nothing, _ignore, _ignore_result, _DRY_WINDOWS)
-        samples = self._run(call, before, after, warmup + repeats)
+        """`before` and `after` get the call's number and run outside the window; warm-up looks the same.
+
+        Warm-up takes at least `warmup` calls and long enough for both clocks to have risen.
+        """
+        overhead = self._run(_do_nothing, _ignore, _ignore_result, range(_DRY_WINDOWS))
         median = sorted(wall for _, wall in overhead)[len(overhead) // 2]
-        timed = samples[warmup:]
+        ready = _now_ns() + int(_WARM_S * 1e9)
+        self._run(call, before, after, range(warmup))
+        while _now_ns() < ready:
+            self._run(call, before, after, _MORE_WARMUP)
+        timed = self._run(call, before, after, range(warmup, warmup + repeats))
         return Samples([event for event, _ in timed], [wall for _, wall in timed], median)
 
     def _run(
@@ -67,10 +75,10 @@ class Stopwatch:
         call: Callable[[], Any],
         before: Callable[[int], None],
         after: Callable[[int, Any], None],
-        times: int,
+        numbers: Iterable[int],
     ) -> list[tuple[float, float]]:
         samples = []
-        for number in range(times):
+        for number in numbers:
             before(number)
             _zero(self._cache_filler)
             start, end = _Event(enable_timing=True), _Event(enable_timing=True)
