@@ -7,6 +7,7 @@ import selectors
 import signal
 import socket
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -138,13 +139,14 @@ class Conversation:
 
     def _end(self, word: bytes, pid: int) -> None:
         """Have the guard kill what is left, and wait until it has."""
-        try:
+        with suppress(OSError):  # it may have ended already
             self._status.send(word)
-            self._status.settimeout(_END_SECONDS)
+        self._status.settimeout(_END_SECONDS)
+        try:
             while self._ending.feed(self._status):
                 continue
-        except (OSError, wire.WireError):
-            _kill(pid)
+        except TimeoutError:
+            _kill(pid)  # it still holds its end, so the id is still its own
 
     def _conclude(self, watch: _Watch) -> Answer:
         self._read_rest()

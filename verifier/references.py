@@ -11,7 +11,7 @@ from typing import Any
 
 from mkevolve_core.domain import Policy
 from mkevolve_core.protocols import JobFailed
-from verifier.compare import zeros_would_pass
+from verifier.compare import ignores_inputs, zeros_would_pass
 from verifier.device import Place
 from verifier.plan import Plan, read_plan
 from verifier.sandbox import LocalSandbox
@@ -19,6 +19,7 @@ from verifier.sandbox import LocalSandbox
 _KEPT = 8  # plans
 _KEPT_BYTES = 4 << 30
 _SECONDS = 300.0
+_CONSTANT = "the reference gives the same output for all inputs"
 _ZEROS = "an output of zeros would pass: it lies below the tolerance"
 
 
@@ -91,4 +92,6 @@ class References:
             "reference", payload, seconds=_SECONDS, mode=place.mode, memory_mb=memory_mb
         )
         plan = read_plan(answer, init_seed)
-        return replace(plan, notes=(*plan.notes, _ZEROS)) if zeros_would_pass(plan, policy) else plan
+        zeros = (_ZEROS,) if zeros_would_pass(plan, policy) else ()
+        constant = (_CONSTANT,) if ignores_inputs(plan) else ()
+        return replace(plan, notes=(*plan.notes, *zeros, *constant))

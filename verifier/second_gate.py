@@ -40,7 +40,7 @@ class SecondGate:
             estimate=modelled,
             shares=shares,
             flags=(*verdict.flags, *report.notes),
-            advisory=("estimate", "resources", "shares"),
+            advisory=("estimate", "resources", *(("shares",) if shares else ())),
         )
 
 

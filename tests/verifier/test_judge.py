@@ -441,6 +441,13 @@ def test_a_reference_below_the_tolerance_is_flagged(judge):
     assert any("zeros would pass" in flag for flag in verdict.flags)
 
 
+def test_a_reference_that_ignores_its_input_is_flagged(judge):
+    reference = SCALE_SHIFT.replace("x * self.scale", "x * 0")
+    verdict = judge.judge(reference, changed(("x * scale + shift", "x * 0.0 + shift")), POLICY)
+    assert verdict.is_correct
+    assert verdict.flags == ("the reference gives the same output for all inputs",)
+
+
 def test_a_device_that_is_not_there_is_an_error_of_the_caller(judge):
     with pytest.raises(ConfigError, match="cuda:7"):
         judge.judge(SCALE_SHIFT, Codebase.single(HONEST), replace(POLICY, device="cuda:7"))
