@@ -156,7 +156,8 @@ class Engine:
         state = self._run.state
         if not state.config.swap or state.swap_done or self._stopping():
             return
-        for name in to_swap(state):
+        slow = to_swap(state)
+        for name in slow:
             part = self._run.state.subproblems[name]
             draft = Draft(pytorch_part(part.subproblem.reference), PYTORCH, "swapped in at the end")
             one = self._search.propose(name, draft)
@@ -164,7 +165,8 @@ class Engine:
                 why = f"under {state.config.swap_below}"
                 swapped = one.candidate.candidate_id
                 self._run.record(ev.SubkernelSwapped(name, swapped, part.chosen, By.ENGINE, why))
-        self._evaluation.evaluate(after="swap")
+        if slow:
+            self._evaluation.evaluate(after="swap")
 
     def _between(self) -> None:
         """Between two candidates: commands, a pause, a limit."""
