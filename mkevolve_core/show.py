@@ -71,7 +71,7 @@ def _subproblem(part: SubproblemState, state: RunState) -> dict[str, Any]:
 
 
 def _best(best: Best | None) -> dict[str, Any] | None:
-    return to_plain(best) if best else None  # type: ignore[no-any-return]
+    return to_plain(best) if best else None
 
 
 def _decomposition(state: RunState, name: str) -> dict[str, Any]:
