@@ -92,12 +92,12 @@ class BuiltinWriter:
             plan = self._plan(subproblem, structure)
             names = tuple(f"{k.name}{k.is_fused}{k.tile[0].size}{k.is_looped}" for k in plan.kernels)
             plans.setdefault(names, plan)
-        fewest = min(len(plan.kernels) for plan in plans.values())
+        fewest = min(plan.launches for plan in plans.values())
         if fewest > CAPACITY:
             raise AgentDeclined(
                 f"needs {fewest} kernels; the built-in writer stages at most {CAPACITY} in one subkernel"
             )
-        fitting = [plan for plan in plans.values() if len(plan.kernels) <= CAPACITY]
+        fitting = [plan for plan in plans.values() if plan.launches <= CAPACITY]
         return sorted(fitting, key=lambda plan: any(is_heavy(sizes) for sizes in plan.sizes().values()))
 
     def _plan(self, subproblem: Subproblem, structure: Structure) -> Blueprint:
@@ -149,7 +149,7 @@ class BuiltinWriter:
             return None
         default = plan.default_tiles()
         fits = default.keys() == tiles.keys() and all(default[n].keys() == tiles[n].keys() for n in default)
-        return Variant(plan, tiles, "") if fits and len(plan.kernels) <= CAPACITY else None
+        return Variant(plan, tiles, "") if fits and plan.launches <= CAPACITY else None
 
     def _improved(
         self, subproblem: Subproblem, parent: Judged, base: Variant, starts: list[Variant], ordinal: int

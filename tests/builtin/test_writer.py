@@ -170,20 +170,14 @@ def test_reference_that_does_not_run_is_declined(writer: BuiltinWriter) -> None:
         writer.write(subproblem(reference("return self.missing(x)", "torch.randn(3)")), None, 0, ())
 
 
-def test_instances_of_different_form_are_declined(writer: BuiltinWriter) -> None:
-    text = (
-        "import torch\nclass Model(torch.nn.Module):\n"
-        "    def __init__(self, dim):\n        super().__init__()\n        self.dim = dim\n"
-        "    def forward(self, x):\n        return torch.softmax(x, self.dim)\n"
-        "def get_input_configs():\n    return [\n"
-        + "".join(
-            f"        {{'get_init_inputs': lambda: [{dim}], 'get_inputs': lambda: [torch.randn(3, 4, 5)]}},\n"
-            for dim in (0, 2)
-        )
-        + "    ]\n"
-    )
-    with pytest.raises(AgentDeclined, match="different form"):
-        writer.write(subproblem(text), None, 0, ())
+def test_instances_of_different_form_get_kernels_of_their_own(writer: BuiltinWriter) -> None:
+    draft = writer.write(subproblem(ALL["instances/dimensions_differ"]), None, 0, ())
+    assert set(tiles(draft.source)) == {"row_0", "row_0_form1"}
+
+
+def test_instances_that_differ_in_numbers_share_one_kernel(writer: BuiltinWriter) -> None:
+    draft = writer.write(subproblem(ALL["instances/linear_relu"]), None, 0, ())
+    assert set(tiles(draft.source)) == {"gemm_0"}
 
 
 @pytest.mark.parametrize(

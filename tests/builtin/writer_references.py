@@ -396,6 +396,22 @@ INSTANCES = {
         "return F.gelu(self.fc(x))",
         [("20", "torch.randn(6, 20)")] * 3,
     ),
+    "strides_differ": instances(
+        "self.conv = nn.Conv2d(inner, outer, 3, stride=stride, padding=1)\nself.bn = nn.BatchNorm2d(outer)",
+        "inner, outer, stride",
+        "return F.relu(self.bn(self.conv(x)))",
+        [
+            ("3, 8, 1", "torch.randn(2, 3, 9, 9)"),
+            ("8, 12, 2", "torch.randn(2, 8, 9, 9)"),
+            ("8, 6, 1", "torch.randn(2, 8, 7, 7)"),
+        ],
+    ),
+    "dimensions_differ": instances(
+        "self.dim = dim",
+        "dim",
+        "return torch.softmax(x, self.dim)",
+        [("0", "torch.randn(3, 4, 5)"), ("2", "torch.randn(3, 4, 5)")],
+    ),
     "no_arguments": instances(
         "",
         "*ignored",

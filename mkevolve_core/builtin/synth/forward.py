@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from mkevolve_core.builtin.graph import Graph
 from mkevolve_core.builtin.synth.instances import Shared, instance_key
@@ -12,27 +13,50 @@ from mkevolve_core.builtin.synth.states import spelled
 from mkevolve_core.errors import AgentDeclined
 
 
-def forward_lines(graphs: Sequence[Graph], plan: Plan, kernels: Sequence[Shared]) -> list[str]:
-    graph = graphs[0]
-    lines = _checks(graph) if len(graphs) == 1 else _lookup(graph)
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the instances of one form are run."""
+
+    graphs: tuple[Graph, ...]
+    plans: tuple[Plan, ...]
+    kernels: list[Shared]
+
+
+def forward_lines(ways: Sequence[Way]) -> list[str]:
+    graph = ways[0].graphs[0]
+    has_table = _has_table(ways)
+    lines = _lookup(graph) if has_table else _checks(graph)
+    for at, way in enumerate(ways[:-1]):
+        lines.append(f'if sizes["form"] == {at}:')
+        lines += [f"    {line}" for line in _run(way, has_table)]
+    return [*lines, *_run(ways[-1], has_table)]
+
+
+def _run(way: Way, has_table: bool) -> list[str]:
+    graph, plan = way.graphs[0], way.plans[0]
     device = _device(graph)
-    for shared in kernels:
-        lines += _launch(plan, shared, device, len(graphs) > 1)
+    lines = [line for shared in way.kernels for line in _launch(plan, shared, device, has_table)]
     results = [_spelled(plan, name) for name in plan.program.outputs]
     is_tuple = isinstance(graph.output, tuple)
     return [*lines, f"return {', '.join(results)}{',' if len(results) == 1 and is_tuple else ''}"]
 
 
-def sizes_table(graphs: Sequence[Graph], plans: Sequence[Plan], kernels: Sequence[Shared]) -> list[str]:
+def _has_table(ways: Sequence[Way]) -> bool:
+    return sum(len(way.graphs) for way in ways) > 1
+
+
+def sizes_table(ways: Sequence[Way]) -> list[str]:
     """Text of SIZES: for each kind of instance what differs between them. Nothing for one kind."""
-    if len(graphs) == 1:
+    if not _has_table(ways):
         return []
-    keys = [instance_key(graph) for graph in graphs]
+    keys = [instance_key(graph) for way in ways for graph in way.graphs]
     if len(set(keys)) < len(keys):
         raise AgentDeclined("instances with equal constructor arguments and inputs compute different things")
     lines = ["# What differs between the instances, by constructor arguments and input shapes.", "SIZES = {"]
-    for at, key in enumerate(keys):
-        lines += [f"    {key!r}: {{", *_entries(plans[at], kernels, at), "    },"]
+    for form, way in enumerate(ways):
+        for at, graph in enumerate(way.graphs):
+            entries = _entries(way.plans[at], way.kernels, at)
+            lines += [f"    {instance_key(graph)!r}: {{", f'        "form": {form},', *entries, "    },"]
     return ["\n".join([*lines, "}", ""])]
 
 

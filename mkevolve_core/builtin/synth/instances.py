@@ -37,11 +37,11 @@ class Shared:
 
 
 def share(kernels: Sequence[Emitted]) -> Shared:
-    """One kernel in place of the instances' own. Raises AgentDeclined where they differ in form."""
+    """One kernel in place of the instances' own. Raises DifferentForm."""
     first = kernels[0]
     shapes = {(k.name, k.pointers, tuple(n for n, _ in k.sizes), k.tiles, len(k.lines)) for k in kernels}
     if len(shapes) > 1:
-        raise _different(len(kernels))
+        raise DifferentForm
     sizes = {name: tuple(k.sizes[at][1] for k in kernels) for at, (name, _) in enumerate(first.sizes)}
     lines = tuple(_shared_line(texts, sizes) for texts in zip(*(k.lines for k in kernels), strict=True))
     merged = replace(first, lines=lines, sizes=tuple((name, 0) for name in sizes))
@@ -51,14 +51,14 @@ def share(kernels: Sequence[Emitted]) -> Shared:
     return Shared(merged, {name: tuple(values) for name, values in sizes.items()})
 
 
-def _different(count: int) -> AgentDeclined:
-    return AgentDeclined(f"the {count} kinds of instances of this subproblem need kernels of different form")
+class DifferentForm(Exception):
+    """Kernels that differ in more than numbers: no text serves all of them."""
 
 
 def _shared_line(texts: Sequence[str], sizes: dict[str, tuple[int, ...]]) -> str:
     """The line with a parameter wherever the instances' numbers differ; adds to `sizes`."""
     if len({_NUMBER.sub("#", text) for text in texts}) > 1:
-        raise _different(len(texts))
+        raise DifferentForm
     columns = iter(list(zip(*(_NUMBER.findall(text) for text in texts), strict=True)))
 
     def spelled(match: re.Match[str]) -> str:
@@ -82,7 +82,7 @@ def bound_shape(graphs: Sequence[Graph], name: str) -> str:
     """A weight's shape as text: numbers, or expressions over the constructor's arguments."""
     shapes = [graph.values[name].shape for graph in graphs]
     if len({len(shape) for shape in shapes}) > 1:
-        raise _different(len(graphs))
+        raise AgentDeclined(f"the instances of this subproblem have {name} in different ranks")
     sizes = [_bound_size(values, graphs, name) for values in zip(*shapes, strict=True)]
     return "(" + ", ".join(sizes) + ("," if len(sizes) == 1 else "") + ")"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from mkevolve_core.builtin.graph import Graph
 from mkevolve_core.builtin.synth import attention, gemm, pointwise, rows
 from mkevolve_core.builtin.synth.emitted import Emitted
-from mkevolve_core.builtin.synth.forward import forward_lines, sizes_table
+from mkevolve_core.builtin.synth.forward import Way, forward_lines, sizes_table
 from mkevolve_core.builtin.synth.instances import Shared, scalar_arguments, share
 from mkevolve_core.builtin.synth.plan import Plan
 from mkevolve_core.builtin.synth.rewrite import Structure
@@ -21,27 +21,28 @@ _IMPORTS = "import torch\nimport torch.nn as nn\nimport triton\nimport triton.la
 _PRECISIONS = {"ieee": "fp32 (ieee)", "tf32x3": "three TF32 products each (tf32x3), as accurate as fp32"}
 
 
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Instances that one text serves, with a plan for each."""
+
+    graphs: tuple[Graph, ...]
+    plans: tuple[Plan, ...]
+
+    def kernels(self) -> list[Shared]:
+        emitted = [emit_kernels(plan) for plan in self.plans]
+        return [share(instances) for instances in zip(*emitted, strict=True)]
+
+
 def emit_kernels(plan: Plan) -> list[Emitted]:
     return [SCHEMES[kernel.scheme](plan, kernel) for kernel in plan.kernels]
 
 
-def assemble(
-    name: str,
-    reference: str,
-    graphs: Sequence[Graph],
-    plans: Sequence[Plan],
-    structure: Structure,
-    tiles: Tiles,
-) -> str:
-    """The whole text of a candidate that serves every graph. Raises AgentDeclined where none can."""
-    emitted = [emit_kernels(plan) for plan in plans]
-    kernels = [share(instances) for instances in zip(*emitted, strict=True)]
-    table = sizes_table(graphs, plans, kernels)
-    parts = [
-        *(shared.kernel.text() for shared in kernels),
-        _module(reference, graphs, plans, kernels),
-    ]
-    head = [_header(name, kernels, tiles), _IMPORTS, _settings(structure, tiles), *table]
+def assemble(name: str, reference: str, forms: Sequence[Form], structure: Structure, tiles: Tiles) -> str:
+    """The whole text of a candidate that serves every form's instances."""
+    ways = [Way(form.graphs, form.plans, form.kernels()) for form in forms]
+    kernels = [shared for way in ways for shared in way.kernels]
+    parts = [*(shared.kernel.text() for shared in kernels), _module(reference, ways)]
+    head = [_header(name, kernels, tiles), _IMPORTS, _settings(structure, tiles), *sizes_table(ways)]
     return "\n".join([*head, *("\n" + part for part in parts)])
 
 
@@ -69,23 +70,23 @@ def _plain(values: Mapping[str, object]) -> str:
     return "{" + ", ".join(items) + "}"
 
 
-def _module(reference: str, graphs: Sequence[Graph], plans: Sequence[Plan], kernels: Sequence[Shared]) -> str:
-    first = graphs[0]
-    used = [name for shared in kernels for _, name in shared.kernel.pointers if name in first.states]
-    built = construction(graphs, used)
+def _module(reference: str, ways: Sequence[Way]) -> str:
+    graphs = [graph for way in ways for graph in way.graphs]
+    pointers = [name for way in ways for shared in way.kernels for _, name in shared.kernel.pointers]
+    built = construction(graphs, [name for name in pointers if name in graphs[0].states])
     if len(graphs) > 1:
-        names = scalar_arguments(first)
+        names = scalar_arguments(graphs[0])
         built.append(f"self.arguments = ({', '.join(names)}{',' if len(names) == 1 else ''})")
-    lines = ["class ModelNew(nn.Module):", f'    """{_fusion(kernels)}"""', ""]
+    lines = ["class ModelNew(nn.Module):", f'    """{_fusion(ways)}"""', ""]
     lines += [f"    def __init__({_constructor(reference)}):", "        super().__init__()"]
     lines += [f"        {line}" for line in built]
-    lines += ["", f"    def forward({', '.join(['self', *first.inputs])}):"]
-    lines += [f"        {line}" for line in forward_lines(graphs, plans[0], kernels)]
+    lines += ["", f"    def forward({', '.join(['self', *graphs[0].inputs])}):"]
+    lines += [f"        {line}" for line in forward_lines(ways)]
     return "\n".join(lines) + "\n"
 
 
-def _fusion(kernels: Sequence[Shared]) -> str:
-    count = len(kernels)
+def _fusion(ways: Sequence[Way]) -> str:
+    count = max(len(way.kernels) for way in ways)
     launches = "one kernel, everything fused" if count == 1 else f"{count} kernels, one after the other"
     return f"Checks shapes, allocates outputs and launches {launches}."
 

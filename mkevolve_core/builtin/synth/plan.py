@@ -45,10 +45,11 @@ class Kernel:
     is_fused: bool = False  # a product whose tiles span whole rows
     is_looped: bool = False  # a row kernel that reads its rows in blocks
     is_convolution: bool = False  # a product over windows
+    suffix: str = ""  # tells apart kernels of instances that need different forms
 
     @property
     def name(self) -> str:
-        return f"{'conv' if self.is_convolution else self.scheme}_{self.position}"
+        return f"{'conv' if self.is_convolution else self.scheme}_{self.position}{self.suffix}"
 
     @property
     def numel(self) -> int:
@@ -88,11 +89,13 @@ class Plan:
         return owner is not None and owner.position < kernel.position and name in owner.stores
 
 
-def plan(program: Program, structure: Structure) -> Plan:
+def plan(program: Program, structure: Structure, suffix: str = "") -> Plan:
     planner = _Planner(program, structure)
     for op in program.ops.values():
         planner.visit(op)
     planner.finish()
+    for kernel in planner.kernels:
+        kernel.suffix = suffix
     return Plan(program, planner.kernels, planner.owner)
 
 
