@@ -93,7 +93,7 @@ def part_word(row: Row) -> tuple[str, str, str]:
     """(glyph, word, state of the box) of a subproblem at an iteration."""
     outcome = row["outcome"]
     if outcome is None:
-        return "○", "declined" if row["declined"] else "new", "fresh"
+        return ("✗", "fails: beyond the writer", "fail") if row["declined"] else ("○", "new", "fresh")
     if outcome in ("cheat", "review"):
         return "✗⚑", outcome_word(outcome), "flag"
     if outcome != "correct":

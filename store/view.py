@@ -158,7 +158,7 @@ def _word(state: RunState, item: SubproblemState, shown: CandidateState | None, 
         return "working"
     if shown and shown.counts:
         return "correct"
-    return "failing" if shown else "new"
+    return "failing" if shown or item.declined else "new"
 
 
 def _waits(state: RunState, item: SubproblemState) -> bool:
