@@ -1,4 +1,7 @@
-"""A small vision transformer: patches by convolution, one token for the image, one for the class."""
+"""A small vision transformer: patches by convolution, one token for the image, one for the class.
+
+The two tokens of each image attend to each other (`batch_first`), so that the class depends on the image.
+"""
 
 import torch
 import torch.nn as nn
@@ -26,6 +29,7 @@ class Model(nn.Module):
                 nhead=num_heads,
                 dim_feedforward=int(embed_dim * mlp_ratio),
                 dropout=0.0,
+                batch_first=True,
             )
             for _ in range(num_layers)
         )
