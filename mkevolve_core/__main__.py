@@ -39,13 +39,14 @@ from mkevolve_core.errors import (
     SandboxError,
 )
 from mkevolve_core.evaluate import composed, whole_policy
+from mkevolve_core.folding import fold
 from mkevolve_core.intake import inspect
 from mkevolve_core.problem import find_problem, read_problem
 from mkevolve_core.progress import Progress
 from mkevolve_core.protocols import Agents
 from mkevolve_core.run import Run
 from mkevolve_core.show import run_as_plain, verdict_as_plain
-from mkevolve_core.state import Best, RunState, fold
+from mkevolve_core.state import Best, RunState
 from store.export import build, write_zip
 from store.pack import pack as pack_run
 from store.pack import unpack as unpack_run

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from mkevolve_core.events import Entry, Event
+from mkevolve_core.folding import apply, fold
 from mkevolve_core.protocols import Artifacts, Journal
-from mkevolve_core.state import CandidateState, RunState, apply, fold
+from mkevolve_core.state import CandidateState, RunState
 
 
 class Run:

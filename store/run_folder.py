@@ -16,8 +16,9 @@ from mkevolve_core.commands import DirectoryInbox
 from mkevolve_core.config import RunConfig, read_config, write_config
 from mkevolve_core.domain import Problem
 from mkevolve_core.errors import ConfigError, JournalError
+from mkevolve_core.folding import apply
 from mkevolve_core.run_files import claim_folder, heartbeat_of, new_run_id, write_heartbeat
-from mkevolve_core.state import RunState, apply
+from mkevolve_core.state import RunState
 from store.artifacts import FileArtifacts
 from store.journal import FileJournal, read_from, unknown_name
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field, replace
 from mkevolve_core import events as ev
 from mkevolve_core.domain import Outcome, RunPhase, Verdict
 from mkevolve_core.events import Entry
-from mkevolve_core.state import CandidateState, RunState, SubproblemState, apply
+from mkevolve_core.folding import apply
+from mkevolve_core.state import CandidateState, RunState, SubproblemState
 from store.layout import Change, Lanes
 
 

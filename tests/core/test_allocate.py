@@ -4,7 +4,8 @@ from mkevolve_core import events as ev
 from mkevolve_core.allocate import allocate
 from mkevolve_core.domain import By, Candidate, Cause, Share
 from mkevolve_core.events import Entry
-from mkevolve_core.state import RunState, fold
+from mkevolve_core.folding import fold
+from mkevolve_core.state import RunState
 from tests.core.fakes import decomposition, verdict_of
 
 

@@ -11,9 +11,9 @@ from mkevolve_core import events as ev
 from mkevolve_core.config import build_config
 from mkevolve_core.domain import Cause, Command, CommandKind, Problem, RunPhase
 from mkevolve_core.engine import Clock, Engine
+from mkevolve_core.folding import fold
 from mkevolve_core.protocols import Agents
 from mkevolve_core.run import Run
-from mkevolve_core.state import fold
 from store.artifacts import MemoryArtifacts
 from store.journal import MemoryJournal
 from tests.core import fakes

@@ -23,7 +23,8 @@ from mkevolve_core.domain import (
     Timing,
     Verdict,
 )
-from mkevolve_core.state import RunState, fold
+from mkevolve_core.folding import fold
+from mkevolve_core.state import RunState
 from store.run_folder import RunFolder
 
 PROBLEM = """import torch

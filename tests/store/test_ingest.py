@@ -14,7 +14,7 @@ from mkevolve_core.commands import write_command
 from mkevolve_core.config import build_config
 from mkevolve_core.domain import Candidate, Command, CommandKind, Outcome, Problem, RunPhase, Verdict
 from mkevolve_core.errors import ConfigError
-from mkevolve_core.state import fold
+from mkevolve_core.folding import fold
 from store import queries
 from store.ingest import Ingest
 from store.rows import LOG_TABLES, VIEW_TABLES

@@ -7,7 +7,7 @@ from mkevolve_core import events as ev
 from mkevolve_core.domain import RunPhase
 from mkevolve_core.errors import JournalError
 from mkevolve_core.events import KINDS
-from mkevolve_core.state import fold
+from mkevolve_core.folding import fold
 from store.journal import FileJournal, MemoryJournal, Position, read_from
 from tests.store.journal_contract import JournalContract
 

@@ -8,7 +8,7 @@ from mkevolve_core import events as ev
 from mkevolve_core.commands import write_command
 from mkevolve_core.domain import Command, CommandKind, RunPhase
 from mkevolve_core.errors import ConfigError, JournalError
-from mkevolve_core.state import fold
+from mkevolve_core.folding import fold
 from store.pack import pack, unpack
 from store.run_folder import RunFolder
 from tests.store.sample_run import write_sample_run

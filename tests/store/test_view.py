@@ -18,7 +18,7 @@ from mkevolve_core.domain import (
     Timing,
     Verdict,
 )
-from mkevolve_core.state import fold
+from mkevolve_core.folding import fold
 from store.artifacts import MemoryArtifacts
 from store.journal import MemoryJournal
 from store.rows import entry_rows, view_rows
