@@ -1,6 +1,6 @@
-"""Run as a script: synthesize candidates and check them, by interpreting or by compiling for sm_90.
+"""Run as a script: synthesize candidates and check them: interpreted, on a GPU, or compiled for sm_90.
 
-Reads `{"mode": "interpret" | "compile", "jobs": [{"name", "reference", "structure", "shrink"}]}` from
+Reads `{"mode": "interpret" | "gpu" | "compile", "jobs": [{"name", "reference", "structure", "shrink"}]}` from
 stdin and prints one JSON object a job: {"name", "error", "kernels"}.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 def main() -> None:
     order = json.loads(sys.stdin.read())
-    check = interpreted if order["mode"] == "interpret" else compiled
+    check = {"interpret": computed, "gpu": on_gpu, "compile": compiled}[order["mode"]]
     for number, job in enumerate(order["jobs"]):
         print(json.dumps({"name": job["name"], **check(job, f"candidate_{number}")}), flush=True)
 
@@ -65,18 +65,27 @@ def models(problem: Any, config: Any, module: ModuleType) -> tuple[Any, Any, tup
     return reference, candidate, split_inputs(config.get_inputs())
 
 
-def interpreted(job: dict[str, Any], name: str) -> dict[str, Any]:
+def on_gpu(job: dict[str, Any], name: str) -> dict[str, Any]:
+    import torch
+
+    torch.backends.cudnn.allow_tf32 = False
+    return computed(job, name, "cuda", 1e-4)
+
+
+def computed(job: dict[str, Any], name: str, device: str = "cpu", tolerance: float = 2e-5) -> dict[str, Any]:
     import torch
 
     problem, source, kernels = synthesized(job)
     module = loaded(source, name)
     for config in problem.configs:
         reference, candidate, inputs = models(problem, config, module)
+        reference, candidate = reference.to(device), candidate.to(device)
+        inputs = tuple(x.to(device) if hasattr(x, "to") else x for x in inputs)
         before = [x.clone() if hasattr(x, "clone") else x for x in inputs]
         with torch.no_grad():
             expected, got = reference(*before), candidate(*inputs)
         try:
-            torch.testing.assert_close(got, expected, atol=2e-5, rtol=2e-5, equal_nan=True)
+            torch.testing.assert_close(got, expected, atol=tolerance, rtol=tolerance, equal_nan=True)
             torch.testing.assert_close(list(inputs), before, equal_nan=True)
         except (AssertionError, TypeError) as error:
             return {"error": str(error), "kernels": kernels}

@@ -1,4 +1,4 @@
-"""Synthesized candidates against their references: interpreted here, compiled for sm_90 ahead of time."""
+"""Synthesized candidates against their references: interpreted, on a GPU, compiled for sm_90."""
 
 from __future__ import annotations
 
@@ -62,10 +62,22 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return checked("compile", tmp_path_factory.mktemp("compiled"))
 
 
+@pytest.fixture(scope="module")
+def on_gpu(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return checked("gpu", tmp_path_factory.mktemp("on_gpu"))
+
+
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", [job["name"] for job in JOBS])
 def test_candidate_computes_what_its_reference_computes(name: str, interpreted: dict[str, Any]) -> None:
     assert interpreted[name]["error"] is None
+
+
+@pytest.mark.gpu
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("name", [job["name"] for job in JOBS])
+def test_candidate_computes_the_same_on_a_gpu(name: str, on_gpu: dict[str, Any]) -> None:
+    assert on_gpu[name]["error"] is None
 
 
 @pytest.mark.slow
