@@ -92,10 +92,7 @@ def _trace(line: Line, band: _Band, look: Look, chosen: set[str]) -> go.Scatter:
         legendgroup=line.name,
         showlegend=False,
         customdata=[p.box_id for p in line.points],
-        mode="lines+markers+text" if whole else "lines+markers",
-        text=_texts(line.points) if whole else None,
-        textposition="top center",
-        textfont={"size": 12, "color": look.text},
+        mode="lines+markers",
         cliponaxis=False,
         opacity=1.0 if picked or whole or not chosen else 0.5,
         line={"color": color, "dash": dash, "width": (3.6 if whole else 1.7) + (1.6 if picked else 0)},
@@ -143,10 +140,25 @@ def _marker(points: Sequence[Point], shape: str, color: str, look: Look, large: 
     }
 
 
-def _texts(points: Sequence[Point]) -> list[str]:
-    """A label where the number changed."""
+def _labels(lines: Sequence[Line], band: _Band, look: Look) -> list[dict[str, Any]]:
+    """The whole's number where it changed, on a ground of its own: no line crosses it out."""
+    points = [p for line in lines if line.stroke is None for p in line.points]
     words = ["fails" if p.failing else ratio_word(p.speedup, p.estimate) for p in points]
-    return [word if i == 0 or word != words[i - 1] else "" for i, word in enumerate(words)]
+    changed = [i for i, word in enumerate(words) if i == 0 or word != words[i - 1]]
+    return [
+        {
+            "x": points[i].x,
+            "y": math.log10(points[i].value or band.middle),
+            "text": words[i],
+            "showarrow": False,
+            "yshift": 17,
+            "bgcolor": look.ground,
+            "opacity": 0.88,
+            "borderpad": 1,
+            "font": {"size": 12, "color": look.text},
+        }
+        for i in changed
+    ]
 
 
 def _layout(
@@ -193,6 +205,7 @@ def _layout(
             "ticktext": ["fails", *(f"{tick:g}×" for tick in inside)],
         },
         "shapes": _shapes(look, band),
+        "annotations": _labels(lines, band, look),
     }
 
 

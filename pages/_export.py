@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import threading
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,7 +18,7 @@ from mkevolve_core.errors import MKEvolveError
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """`status`: "verifying", "ready", "unverified" (a zip whose set did not pass) or "failed"."""
+    """`status`: "verifying", "ready", "unverified" (the zip is there, its set did not pass) or "failed"."""
 
     status: str
     path: Path
@@ -49,10 +51,22 @@ class Exports:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
             launch.export_run(runs_dir, run_id, path)
-            done = replace(started, status="ready")
+            reason = not_verified(path)
+            done = replace(started, status="unverified" if reason else "ready", detail=reason)
         except (MKEvolveError, OSError) as error:
             done = replace(started, status="failed", detail=str(error))
         self._known[path] = done
+
+
+def not_verified(path: Path) -> str:
+    """Why the zip's set did not pass as a whole, in its own manifest's words; "" if it passed."""
+    with zipfile.ZipFile(path) as archive:
+        name = next(name for name in archive.namelist() if name.endswith("run.json"))
+        manifest = json.loads(archive.read(name))
+    if manifest["verified_as_a_set"]:
+        return ""
+    verdict = manifest["verdict"] or {}
+    return f"{verdict.get('outcome', 'not judged')} {verdict.get('detail', '')}".strip()
 
 
 @st.cache_resource(show_spinner=False)

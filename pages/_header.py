@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -41,7 +42,7 @@ def state_mark(word: str) -> str:
 
 def tab_title(run: Row) -> str:
     """The browser tab's title carries the news: `▶ est. 1.31× it2 Convolutional vision transformer`."""
-    name, word = title(run["problem"] or run["run_id"]), run["word"]
+    name, word = run_name(run), run["word"]
     if word in PROBLEMS:
         return f"{state_mark(word)} {word} {name}"
     best = ratio_word(run["best_speedup"], run["best_estimate"])
@@ -49,12 +50,16 @@ def tab_title(run: Row) -> str:
     return f"{state_mark(word)} {told}it{run['iteration']} {name}"
 
 
-def head_data(run: Row, tick: int, version: str) -> dict[str, Any]:
+def run_name(run: Row) -> str:
+    """The problem's name; of a run without an event what its id says."""
+    return title(run["problem"] or re.sub(r"^\d+-\d+-", "", run["run_id"]))
+
+
+def head_data(run: Row, pace: float | None, tick: int, version: str) -> dict[str, Any]:
     """What the head component draws. `version`: when it changes, the inspector is out of date."""
     icon, tone, _ = _STATES[run["word"]]
-    pace = interval(run["word"])
     return {
-        "name": title(run["problem"] or run["run_id"]),
+        "name": run_name(run),
         "run": run["run_id"],
         "title": tab_title(run),
         "state": run["word"],
@@ -70,6 +75,8 @@ def head_data(run: Row, tick: int, version: str) -> dict[str, Any]:
 
 
 def _figures(run: Row) -> list[dict[str, Any]]:
+    if not run["seq"]:
+        return []  # no event yet: its settings are not known
     figures = [
         _progress("Iteration", run["iteration"], run["iterations"], "iterations of this run"),
         _progress("Calls", run["calls"], run["calls_planned"], "kernel-writing calls used of the budget"),

@@ -121,7 +121,7 @@ def part_sentence(row: Row, working: bool = False) -> str:
 
 def _told(row: Row) -> str:
     if row["outcome"] is None:
-        return f"no candidate, since {row['declined']}" if row["declined"] else "nothing judged yet"
+        return f"fails, the writer declined: {row['declined']}" if row["declined"] else "nothing judged yet"
     if row["outcome"] != "correct":
         return f"fails, {outcome_word(row['outcome'])}: {row['detail'] or DASH}"
     if row["speedup"] is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -18,6 +19,7 @@ from pages._words import plain, ratio_word
 Row = Mapping[str, Any]
 RESTARTABLE = ("parked", "crashed", "lost", "failed")
 _KILL_WORD = "kill"
+_EXPORT_HELP = "Verify the best set once more as a whole, then offer it as a zip."
 
 
 def buttons(run: Row, prefix: str = "run") -> None:
@@ -98,9 +100,9 @@ def export(run: Row, prefix: str) -> None:
         told = "No correct whole yet: nothing to export."
         st.button("Export", icon=":material/download:", disabled=True, help=told, key=f"{prefix}_export")
         return
-    path = _cache.folder(run["run_id"]) / "exports" / zip_name(run)
+    path = _zip_path(run)
     known = exports().of(path)
-    if known and known.status == "ready":
+    if known and known.status in ("ready", "unverified"):
         _offer(known, prefix)
         return
     busy = known is not None and known.status == "verifying"
@@ -109,29 +111,38 @@ def export(run: Row, prefix: str) -> None:
         icon=":material/download:",
         shortcut=None if busy else "X",
         disabled=busy,
-        help=_export_help(known),
+        help=f"Not exported: {plain(known.detail)}" if known and known.detail else _EXPORT_HELP,
         key=f"{prefix}_export",
         on_click=lambda: exports().start(_cache.desk().runs_dir, run["run_id"], path),
     )
 
 
-def _export_help(known: Export | None) -> str:
-    if known is None:
-        return "Verify the best set once more as a whole, then offer it as a zip."
-    if known.status == "verifying":
-        return "The set is being verified as a whole."
-    return f"Not verified as a set: {plain(known.detail)}"
+def exporting(run: Row) -> bool:
+    """Whether its zip is being verified and written."""
+    known = exports().of(_zip_path(run)) if run["best_iteration"] is not None else None
+    return known is not None and known.status == "verifying"
+
+
+def export_failure(run: Row) -> str | None:
+    """Why the last export failed, or its set did not pass; None if there is nothing to say."""
+    known = exports().of(_zip_path(run)) if run["best_iteration"] is not None else None
+    return known.detail if known and known.detail else None
+
+
+def _zip_path(run: Row) -> Path:
+    return _cache.folder(run["run_id"]) / "exports" / zip_name(run)
 
 
 def _offer(known: Export, prefix: str) -> None:
+    passed = known.status == "ready"
     st.download_button(
-        "Download zip",
+        "Download zip" if passed else "Download zip, not verified",
         data=known.path.read_bytes,
         file_name=known.path.name,
         mime="application/zip",
         icon=":material/download:",
-        type="primary",
-        help=f"{known.path.name}: verified as a set.",
+        type="primary" if passed else "secondary",
+        help=plain(f"{known.path.name}: " + ("verified as a set." if passed else known.detail)),
         on_click="ignore",
         key=f"{prefix}_download",
     )

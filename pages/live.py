@@ -6,7 +6,7 @@ import streamlit as st
 
 from mkevolve_core.errors import ConfigError
 from pages import _cache, _figure, _frame, _inspector, _log, _start
-from pages._header import interval, tab_title
+from pages._header import tab_title
 from pages._words import plain
 
 
@@ -22,7 +22,7 @@ def page() -> None:
         _unknown(str(error))
         return
     _frame.name(tab_title(run))
-    pace = interval(run["word"])
+    pace = _figure.pace_of(run)
     st.fragment(_figure.show, run_every=pace, key="figure")(run_id, pace)
     st.fragment(_inspector.show, key="inspector")(run_id)
     st.fragment(_log.show, run_every=2.0 if pace else None, key="log")(run_id)

@@ -15,13 +15,18 @@ _KEY = "chosen_run"
 def page() -> None:
     _frame.require()
     _frame.name("Runs")
-    pace = 2.0 if any(run["active"] for run in _cache.runs()) else None
+    pace = _pace(_cache.runs())
     st.fragment(_list, run_every=pace, key="runs")(pace)
+
+
+def _pace(runs: list[dict[str, object]]) -> float | None:
+    """Seconds between two looks while anything moves."""
+    return 2.0 if any(run["active"] or _run_actions.exporting(run) for run in runs) else None
 
 
 def _list(pace: float | None) -> None:
     runs = _cache.runs()
-    if (2.0 if any(run["active"] for run in runs) else None) != pace:
+    if _pace(runs) != pace:
         st.rerun()
     for note in _cache.notes():
         st.info(plain(note), icon=":material/info:")
