@@ -123,10 +123,16 @@ def _pick_candidate(part: SubproblemState, shown: str) -> None:
         [*reversed(part.candidates)],
         key=key,
         format_func=lambda name: f"{name}{' · chosen' if name == part.chosen else ''}",
-        on_change=lambda: select_candidate(st.session_state[key]),
+        on_change=lambda: _choose_candidate(st.session_state[key], shown),
         label_visibility="collapsed",
         width=280,
     )
+
+
+def _choose_candidate(name: str, shown: str) -> None:
+    """Only another one than the page itself has put there was chosen by the engineer."""
+    if name != shown:
+        select_candidate(name)
 
 
 def _sentence(state: RunState, name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import streamlit as st
@@ -17,18 +18,19 @@ def selection(run_id: str) -> tuple[str, ...]:
     known: tuple[str, tuple[str, ...]] | None = st.session_state.get(_KEY)
     if known is None or known[0] != run_id:
         st.session_state[_KEY] = (run_id, _addressed())
+        st.session_state[_CANDIDATE] = st.query_params.get("cand")
     chosen: tuple[str, ...] = st.session_state[_KEY][1]
     return chosen
 
 
 def select(run_id: str, boxes: Iterable[str]) -> None:
     st.session_state[_KEY] = (run_id, tuple(dict.fromkeys(boxes)))
-    st.session_state.pop(_CANDIDATE, None)
+    st.session_state[_CANDIDATE] = None
 
 
 def candidate() -> str | None:
-    """The candidate that was asked for; taken from the address when the page opens."""
-    asked: str | None = st.session_state.setdefault(_CANDIDATE, st.query_params.get("cand"))
+    """The candidate that was asked for, of the selected subproblem."""
+    asked: str | None = st.session_state.get(_CANDIDATE)
     return asked
 
 
@@ -62,6 +64,6 @@ def picked(run_id: str, component: str) -> None:
 def _addressed() -> tuple[str, ...]:
     names = st.query_params.get("node", "")
     iteration = st.query_params.get("it", "")
-    if not names or not iteration.isascii() or not iteration.isdigit():
+    if not names or not re.fullmatch(r"[0-9]{1,6}", iteration):
         return ()
     return tuple(box_id(name, int(iteration)) for name in names.split(",") if name)

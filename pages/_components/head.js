@@ -81,7 +81,7 @@ function clock(view) {
   const silent = performance.now() - view.heard;
   const late = silent > (view.data.late_ms ?? LATE_MS);
   view.clock.className = late ? "clock stopped" : "clock";
-  const since = new Date(Date.now() - silent).toLocaleTimeString();
+  const since = new Date(Date.now() - silent).toLocaleTimeString([], { hour12: false });
   put(view.clock, late ? `not updating since ${since}` : `updated ${Math.round(silent / 1000)} s ago`);
 }
 

@@ -210,3 +210,16 @@ def test_the_payload_of_a_tick_is_small(runs_dir: Path, open_page: OpenPage) -> 
 
 def _await(claim: Callable[[], bool]) -> None:
     assert any(claim() for _ in range(50))
+
+
+def test_another_candidate_can_be_looked_at(runs_dir: Path, open_page: OpenPage) -> None:
+    write_sample_run(runs_dir)
+    page = open_page("live", node="4a", it="3")
+    page.selectbox(key="candidate of 4a").set_value("4a#1").run()
+    assert "4a#1 by built-in" in texts(page)
+    assert page.query_params["cand"] == "4a#1"
+
+
+def test_a_candidate_of_the_address_is_shown(runs_dir: Path, open_page: OpenPage) -> None:
+    write_sample_run(runs_dir)
+    assert "4a#2 by built-in" in texts(open_page("live", node="4a", it="3", cand="4a#2"))
