@@ -120,8 +120,10 @@ def _split(target: Target) -> None:
     name = target.ids[0]
     st.text(f"Subproblem {name} into exactly two, between two beam steps.")
     st.caption("Its candidates stay in the run's journal; the beams of other subproblems go on.")
-    st.text_input("Hint (optional)", placeholder="where to cut", key="split_hint")
-    _queue("split", None, lambda: ask(target.run_id, CommandKind.SPLIT, name, text=_typed("split_hint")))
+    st.text_input("Hint (optional)", placeholder="where to cut", key=_key("split hint", target))
+    _queue(
+        "split", None, lambda: ask(target.run_id, CommandKind.SPLIT, name, text=_typed("split hint", target))
+    )
 
 
 @st.dialog("Fuse", icon=":material/call_merge:")
@@ -136,13 +138,15 @@ def _fuse(target: Target) -> None:
         live,
         default=ticked,
         format_func=lambda name: f"{name} {titles[name]}",
-        key="fuse_ids",
+        key=_key("fuse", target),
     )
-    st.text_input("Hint (optional)", placeholder="one block kernel", key="fuse_hint")
+    st.text_input("Hint (optional)", placeholder="one block kernel", key=_key("fuse hint", target))
     st.caption("Takes effect between two beam steps; the fused subproblem starts with an empty beam.")
     ids = [name for name in live if name in chosen]
     refusal = None if len(ids) > 1 else "Choose two or more."
-    _queue("fuse", refusal, lambda: ask(target.run_id, CommandKind.FUSE, *ids, text=_typed("fuse_hint")))
+    _queue(
+        "fuse", refusal, lambda: ask(target.run_id, CommandKind.FUSE, *ids, text=_typed("fuse hint", target))
+    )
 
 
 def neighbours(target: Target) -> list[str]:
@@ -168,13 +172,13 @@ def _swap(target: Target) -> None:
         f"Instead of {plain(part.chosen or 'nothing')}",
         [*others, PYTORCH],
         format_func=lambda name: plain(_offer(others.get(name))),
-        key="swap_to",
+        key=_key("swap to", target),
     )
     st.caption("Takes effect after the candidate in hand; the whole is judged again at once.")
     _queue(
         "swap",
         None,
-        lambda: ask(target.run_id, CommandKind.SWAP, target.ids[0], candidate=_typed("swap_to")),
+        lambda: ask(target.run_id, CommandKind.SWAP, target.ids[0], candidate=_typed("swap to", target)),
     )
 
 
@@ -185,8 +189,13 @@ def _queue(what: str, refusal: str | None, write: Callable[[], None]) -> None:
         st.rerun()
 
 
-def _typed(key: str) -> str:
-    return str(st.session_state[key] or "")
+def _key(field: str, target: Target) -> str:
+    """A field's state is of one selection: another one starts with its own values."""
+    return f"{field} {' '.join(target.ids)}"
+
+
+def _typed(field: str, target: Target) -> str:
+    return str(st.session_state[_key(field, target)] or "")
 
 
 def _offer(one: CandidateState | None) -> str:

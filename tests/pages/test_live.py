@@ -171,7 +171,7 @@ def test_a_dialog_queues_its_command(
 def test_swap_offers_pytorch(runs_dir: Path, open_page: OpenPage) -> None:
     name = running(runs_dir)
     page = press(open_page("live", node="4a", it="3"), "Swap…")
-    page.radio(key="swap_to").set_value("PyTorch")
+    page.radio(key="swap to 4a").set_value("PyTorch")
     press(page, "Queue swap")
     assert commands(runs_dir, name)[0].candidate_id == "PyTorch"
 
