@@ -28,17 +28,17 @@ from mkevolve_core.builtin.splitter import BuiltinSplitter
 from mkevolve_core.builtin.writer import BuiltinWriter
 from mkevolve_core.commands import new_command_id, write_command
 from mkevolve_core.config import build_config, default_runs_dir, parse_changes
-from mkevolve_core.domain import Codebase, Command, CommandKind, RunPhase, SourceFile
+from mkevolve_core.domain import Command, CommandKind, RunPhase
 from mkevolve_core.engine import Clock, Engine
 from mkevolve_core.errors import (
     CommandError,
     ConfigError,
     JournalError,
     MKEvolveError,
-    ProblemError,
     SandboxError,
 )
 from mkevolve_core.evaluate import composed, whole_policy
+from mkevolve_core.exported import read_given, read_text
 from mkevolve_core.folding import fold
 from mkevolve_core.intake import inspect
 from mkevolve_core.problem import find_problem, read_problem
@@ -129,15 +129,18 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Judge one candidate against a problem."""
-    problem, codebase = read_problem(reference), _read_codebase(candidate)
+    problem, given = read_problem(reference), read_given(candidate)
     config = build_config("paper", parse_changes(changes or []))
     with LocalSandbox(device=config.device) as sandbox:
         inspect(sandbox, problem)
-        verdict = LocalJudge(sandbox).judge(problem.source, codebase, config.policy())
+        policy = given.policy(config.policy())
+        verdict = LocalJudge(sandbox).judge(problem.source, given.codebase, policy)
     if as_json:
-        _print_json(verdict_as_plain(verdict))
+        _print_json({**verdict_as_plain(verdict), "torch_parts": list(given.torch_parts)})
     else:
-        _out(f"{verdict.outcome}: {verdict.detail}" if verdict.detail else str(verdict.outcome))
+        said = f": {verdict.detail}" if verdict.detail else ""
+        named = f" (PyTorch, as run.json says: {', '.join(given.torch_parts)})" if given.torch_parts else ""
+        _out(f"{verdict.outcome}{said}{named}")
     raise typer.Exit(CORRECT if verdict.is_correct else NOT_CORRECT)
 
 
@@ -157,7 +160,7 @@ def command_command(
     state = fold(folder.journal().read())
     if state.phase in (RunPhase.FINISHED, RunPhase.FAILED):
         raise CommandError(f"Run {folder.run_id} is {state.phase}: nothing will answer; start or resume one.")
-    body = _read_text(source) if source else None
+    body = read_text(source) if source else None
     request = Command(new_command_id(), kind, tuple(subproblem or ()), candidate, body, text)
     write_command(folder.commands_dir, request)
     _out(f"{request.command_id} queued")
@@ -326,24 +329,6 @@ def _runs_dir(given: Path | None) -> Path:
 
 def _nearest(path: Path) -> Path:
     return next(one for one in (path.absolute(), *path.absolute().parents) if one.exists())
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ProblemError(f"Cannot read {path}: {error}.") from error
-
-
-def _read_codebase(path: Path) -> Codebase:
-    if not path.is_dir():
-        return Codebase.single(_read_text(path))
-    entry = "decomposed_solution.py"
-    if not (path / entry).exists():
-        raise ProblemError(f"{path} holds no {entry}: give a file with ModelNew or an exported folder.")
-    own = sorted(path.glob("subkernel_implementations/*.py"))
-    files = [path / entry, *own]
-    return Codebase(entry, tuple(SourceFile(f.relative_to(path).as_posix(), _read_text(f)) for f in files))
 
 
 def _print_run(state: RunState) -> None:

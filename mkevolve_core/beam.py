@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
-from mkevolve_core.domain import Outcome
+from mkevolve_core.domain import Outcome, Verdict
 from mkevolve_core.state import CandidateState
 
 # The nearer to a correct result, the better worth debugging (paper, section 3: generate, debug, optimize).
@@ -18,10 +19,11 @@ _NEARNESS = {
     Outcome.COMPILE_ERROR: 4,
     Outcome.INTERFACE_ERROR: 3,
 }
+_FARTHEST = 99
 
 
 def ranked(candidates: Iterable[CandidateState]) -> list[CandidateState]:
-    """Best first: by reward, then by nearness to correct, then the smaller error, then the newer."""
+    """Best first: by reward, then by nearness to correct, then by the error's magnitude, then the newer."""
     judged = [one for one in candidates if one.verdict is not None and one.rejected is None]
     newest_first = list(reversed(judged))
     return sorted(newest_first, key=_rank, reverse=True)
@@ -41,9 +43,16 @@ def parents(beam: tuple[str, ...], width: int, expansion: int, calls: int) -> tu
     return tuple(chosen[:calls])
 
 
-def _rank(one: CandidateState) -> tuple[float, int, float]:
+def _rank(one: CandidateState) -> tuple[float, int, int]:
     verdict = one.verdict
     assert verdict is not None
     outcome = verdict.outcome if one.counts or not verdict.is_correct else Outcome.CHEAT
-    error = verdict.max_error if verdict.max_error is not None else float("inf")
-    return (one.reward, _NEARNESS.get(outcome, 0), -error)
+    return (one.reward, _NEARNESS.get(outcome, 0), -_magnitude(verdict))
+
+
+def _magnitude(verdict: Verdict) -> int:
+    """The power of ten of a wrong candidate's error: coarse, since it changes with every draw of inputs."""
+    if verdict.is_correct:
+        return 0
+    error = verdict.max_error
+    return _FARTHEST if error is None or error > 10**_FARTHEST else math.ceil(math.log10(max(error, 1e-12)))

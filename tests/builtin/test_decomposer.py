@@ -37,7 +37,7 @@ def test_the_vision_transformer_is_cut_as_in_figure_1(decompose, vision_transfor
     assert decomposition.ids == ("1", "2", "3", "4", "5")
     assert decomposition.flow == (("1", "2"), ("2", "3"), ("3", "4"), ("4", "5"))
     block = decomposition.subproblem("4")
-    assert "self.self_attn = nn.MultiheadAttention(embed_dim, num_heads)" in block.reference
+    assert "self.self_attn = nn.MultiheadAttention(embed_dim, num_heads, batch_first=True)" in block.reference
     assert "self.transformer_block_6 = TransformerBlock(128, 4, 512)" in decomposition.top_level
     assert "x = self.transformer_block_6(x)" in decomposition.top_level
 
