@@ -83,10 +83,10 @@ def run_command(
     config = build_config(preset, {**parse_changes(changes or []), **extra})
     found = find_problem(problem)
     with LocalSandbox(device=config.device) as sandbox:
+        device = device_facts(sandbox)
         facts = inspect(sandbox, found)
         folder = RunFolder.create(_runs_dir(runs_dir), found, config, run_id)
         with _opened(folder) as run:
-            device = device_facts(sandbox)
             started = ev.RunStarted(folder.run_id, found, config, device.name, device.versions)
             run.record(started)
             run.record(ev.ProblemInspected(facts))

@@ -9,6 +9,7 @@ from mkevolve_core import events as ev
 from mkevolve_core.allocate import allocate
 from mkevolve_core.compose import pytorch_part
 from mkevolve_core.domain import PYTORCH, By, CommandKind, Draft, RunPhase
+from mkevolve_core.errors import SandboxError
 from mkevolve_core.evaluate import Evaluation
 from mkevolve_core.protocols import Agents, Inbox, Judge, Sandbox
 from mkevolve_core.run import Run
@@ -66,6 +67,10 @@ class Engine:
             self._run.record(ev.RunFinished(self._reason()))
         except Parked as why:
             self._run.record(ev.StateChanged(RunPhase.PARKED, str(why)))
+        except SandboxError as failure:  # the sandbox retried already; the run can be resumed
+            self._run.record(ev.ErrorRaised("sandbox", str(failure), retrying=False))
+            self._run.record(ev.StateChanged(RunPhase.FAILED, str(failure)))
+            raise
 
     def _begin(self) -> None:
         if self._run.state.phase is not RunPhase.RUNNING:

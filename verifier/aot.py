@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from mkevolve_core.domain import Codebase, Resources
+from mkevolve_core.errors import SandboxError
 from mkevolve_core.protocols import JobFailed, Sandbox
 from verifier.launches import Entry, KernelResources, distinct_launches, path_within
 from verifier.roofline import Target, target_facts
@@ -52,6 +53,8 @@ def _spell_failure(failed: JobFailed, facts: Target, seconds: float) -> str:
 
 
 def _read_answer(answers: dict[str, Entry], facts: Target) -> AotReport:
+    for trouble in (answer["trouble"] for answer in answers.values() if "trouble" in answer):
+        raise SandboxError(f"{trouble}; free the disk or lift the limit.")
     errors = [str(answer["error"]) for answer in answers.values() if "error" in answer]
     notes = tuple(str(answer["note"]) for answer in answers.values() if "note" in answer)
     kernels = {key: _resources(answer) for key, answer in answers.items() if "shared_bytes" in answer}

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from mkevolve_core import events as ev
+from mkevolve_core.domain import RunPhase
 from mkevolve_core.folding import fold
 from store.run_folder import RunFolder, list_runs
 
@@ -119,6 +120,23 @@ def test_commands_from_the_shell_are_applied_or_refused(tmp_path):
     assert "no subproblem '77'" in refused.stdout
     assert stopped.returncode == 0
     assert folder.state().finished == "stopped by the engineer"
+
+
+def test_a_disk_without_room_stops_the_run_with_a_sentence_and_nothing_is_lost(finished, tmp_path):
+    """A limit on the size of files stands for a full disk; lifted, the run goes on where it was."""
+    whole, _ = finished
+    runs = tmp_path / "runs"
+    arguments = ["run", str(PROBLEM), "--runs-dir", str(runs), *SETTINGS]
+    limited = ["bash", "-c", 'ulimit -f 60; exec "$@"', "-", sys.executable, "-m", "mkevolve_core", *arguments]
+    done = subprocess.run(limited, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 3, done.stderr[-2000:]
+    assert "File too large" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    (folder,) = list_runs(runs)
+    assert folder.state().phase is RunPhase.FAILED
+    assert all(c.verdict is None or c.verdict.is_correct for c in folder.state().candidates.values())
+    assert mkevolve("resume", folder.run_id, "--runs-dir", str(runs)).returncode == 0
+    assert decided(folder) == decided(whole)
 
 
 def await_candidates(runs: Path, wanted: int) -> None:

@@ -53,6 +53,8 @@ def _compiled(kernel: dict[str, Any], target: GPUTarget) -> dict[str, Any]:
         with hostile("compile"):
             return {"name": name, **_compile(function, kernel, target, module)}
     except JobFailed as failed:
+        if isinstance(failed.__context__, OSError):  # a full disk or a limit of ours, no fault of the kernel
+            return {"trouble": f"kernel {name} could not be compiled here: {failed.__context__}"}
         return {"error": f"kernel {name} does not compile: {failed.detail}"}
 
 
