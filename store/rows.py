@@ -217,10 +217,10 @@ def _best(view: View) -> Row:
 
 def _parts(view: View) -> Row:
     column = view.columns.get(max(view.state.iteration, 1))
-    shown = [part.shown for part in column.parts] if column else []
-    correct = sum(bool(one and one.counts) for one in shown)
-    new = sum(one is None for one in shown)
-    return {"parts_correct": correct, "parts_failing": len(shown) - correct - new, "parts_new": new}
+    parts = column.parts if column else ()
+    correct = sum(bool(part.shown and part.shown.counts) for part in parts)
+    new = sum(part.shown is None and not part.item.declined for part in parts)
+    return {"parts_correct": correct, "parts_failing": len(parts) - correct - new, "parts_new": new}
 
 
 def _iteration(view: View, column: Column) -> Row:

@@ -166,3 +166,10 @@ def test_advance_changes_nothing_that_it_was_given(sample):
     before = view_rows(view, "")
     advance(view, sample[100])
     assert view_rows(view, "") == before
+
+
+def test_a_subproblem_beyond_the_writer_counts_as_failing():
+    beyond = ev.WriterDeclined("2", 1, 1, "needs 5 kernels", "built-in")
+    view = view_of(entries_of(*begun("1", "2", "3"), *proposed("1#1", verdict()), beyond))
+    (row,) = view_rows(view, "")["runs"]
+    assert (row["parts_correct"], row["parts_failing"], row["parts_new"]) == (1, 1, 1)
