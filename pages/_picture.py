@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pages._look import Look, stroke
-from pages._words import DASH, outcome_word, ratio_word
+from pages._words import DASH, count, outcome_word, ratio_word
 
 Row = Mapping[str, Any]
 WHOLE = "e2e"  # as the index names the whole
@@ -113,7 +113,7 @@ def part_sentence(row: Row, working: bool = False) -> str:
         "pinned" if row["pinned"] else "",
         "swapped in" if row["swapped"] else "",
         f"used {row['instances']} times" if (row["instances"] or 1) > 1 else "",
-        f"{row['candidates']} candidates",
+        count(row["candidates"], "candidate"),
         "being worked on now" if working else "",
     ]
     return ", ".join([told, *filter(None, extras)]) + "."
