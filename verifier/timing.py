@@ -8,9 +8,8 @@ candidate's process.
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,14 +18,9 @@ import torch
 _FLUSH = 2  # times the size of L2
 _DRY_WINDOWS = 50
 _WARM_S = 0.4  # an idle GPU and an idle core raise their clocks only under load
-_PROBES = 3
-_PROBE_LOOPS = 20_000  # about half a millisecond
-_MAX_CORES = 32
 _MORE_WARMUP = (-1,)  # a number that no timed call has
 
 _now_ns = time.perf_counter_ns
-_cores_of = os.sched_getaffinity
-_stay_on = os.sched_setaffinity
 _Event: Any = getattr(torch._C, "_CudaEventBase", None)
 _record: Any = getattr(_Event, "record", None)
 _elapsed_ms: Any = getattr(_Event, "elapsed_time", None)
@@ -65,24 +59,8 @@ class Stopwatch:
     ) -> Samples:
         """`before` and `after` get the call's number and run outside the window; warm-up looks the same.
 
-        Warm-up takes at least `warmup` calls and long enough for both clocks to have risen. All of it runs
-        on the quietest core: what is bound by launches takes up to twice as long beside a busy neighbour.
+        Warm-up takes at least `warmup` calls and long enough for both clocks to have risen.
         """
-        cores = _cores_of(0)
-        _stay_on(0, {quietest(cores)})
-        try:
-            return self._time(call, before, after, warmup, repeats)
-        finally:
-            _stay_on(0, cores)
-
-    def _time(
-        self,
-        call: Callable[[], Any],
-        before: Callable[[int], None],
-        after: Callable[[int, Any], None],
-        warmup: int,
-        repeats: int,
-    ) -> Samples:
         overhead = self._run(_do_nothing, _ignore, _ignore_result, range(_DRY_WINDOWS))
         median = sorted(wall for _, wall in overhead)[len(overhead) // 2]
         ready = _now_ns() + int(_WARM_S * 1e9)
@@ -114,23 +92,6 @@ class Stopwatch:
             samples.append((float(_elapsed_ms(start, end)), wall))
             after(number, result)
         return samples
-
-
-def quietest(cores: Collection[int]) -> int:
-    """The core on which a fixed loop runs fastest now; moves the calling thread about."""
-    return min(sorted(cores)[:_MAX_CORES], key=_loop_ns)
-
-
-def _loop_ns(core: int) -> int:
-    _stay_on(0, {core})
-    return min(_one_loop_ns() for _ in range(_PROBES))
-
-
-def _one_loop_ns() -> int:
-    began = _now_ns()
-    for _ in range(_PROBE_LOOPS):
-        pass
-    return _now_ns() - began
 
 
 def _do_nothing() -> None:
