@@ -12,10 +12,12 @@ run: setup
 	$(BIN)/mkevolve app --port $(PORT)
 
 test: setup-dev browser
-	$(BIN)/python -m pytest -m "not slow and not gpu" -q
+	$(BIN)/python -m pytest -m "not slow and not gpu and not browser" -q -n 2 --dist loadscope
+	$(BIN)/python -m pytest -m "browser and not slow" -q
 
 test-all: setup-dev browser
-	$(BIN)/python -m pytest -m "not gpu" -q
+	$(BIN)/python -m pytest -m "not gpu and not browser" -q -n 2 --dist loadscope
+	$(BIN)/python -m pytest -m browser -q
 
 gpu-test:
 	$(PYTHON) -m pytest -m gpu -q -o filterwarnings=default
