@@ -127,7 +127,16 @@ def test_a_disk_without_room_stops_the_run_with_a_sentence_and_nothing_is_lost(f
     whole, _ = finished
     runs = tmp_path / "runs"
     arguments = ["run", str(PROBLEM), "--runs-dir", str(runs), *SETTINGS]
-    limited = ["bash", "-c", 'ulimit -f 60; exec "$@"', "-", sys.executable, "-m", "mkevolve_core", *arguments]
+    limited = [
+        "bash",
+        "-c",
+        'ulimit -f 60; exec "$@"',
+        "-",
+        sys.executable,
+        "-m",
+        "mkevolve_core",
+        *arguments,
+    ]
     done = subprocess.run(limited, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 3, done.stderr[-2000:]
     assert "File too large" in done.stderr.splitlines()[-1]
