@@ -10,6 +10,7 @@ import streamlit as st
 from mkevolve_core.domain import PYTORCH, CommandKind
 from mkevolve_core.state import CandidateState, RunState, SubproblemState
 from pages._commands import ask
+from pages._select import FRAGMENTS
 from pages._words import outcome_word, plain, ratio_word
 
 _OFFERED = 12  # the best ones; the candidates' table has them all
@@ -62,8 +63,14 @@ def _pin(target: Target) -> None:
         key="do_pin",
         disabled=refusal is not None,
         help=plain(refusal) if refusal else None,
-        on_click=lambda: ask(target.run_id, kind, target.ids[0]),
+        on_click=lambda: _ask_at_once(target.run_id, kind, target.ids[0]),
     )
+
+
+def _ask_at_once(run_id: str, kind: CommandKind, name: str) -> None:
+    """Without a dialog, whose end draws the whole page: the chips are drawn now, not at the next tick."""
+    ask(run_id, kind, name)
+    st.rerun([*FRAGMENTS])
 
 
 # ------------------------------------------------------------- why a button is disabled

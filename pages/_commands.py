@@ -26,11 +26,21 @@ def ask(run_id: str, kind: CommandKind, *ids: str, candidate: str | None = None,
         write_command(_cache.folder(run_id) / "commands", command)
     except CommandError as error:
         st.toast(plain(error), icon=":material/error:", duration="long")
+    _cache.look()
+
+
+def any_waits(run_id: str) -> bool:
+    """Whether the engine has yet to carry out or refuse a command."""
+    return bool(_unanswered(run_id))
+
+
+def _unanswered(run_id: str) -> list[dict[str, Any]]:
+    return [row for row in _cache.commands(run_id) if row["status"] in ("queued", "accepted")]
 
 
 def _waiting(run_id: str, kind: CommandKind, ids: tuple[str, ...], candidate: str | None) -> bool:
-    known = [row for row in _cache.commands(run_id) if row["status"] in ("queued", "accepted")]
     asked = (kind.value, ", ".join(ids) or None, candidate)
+    known = _unanswered(run_id)
     return asked in [(row["kind"], row["subproblem_ids"], row["candidate_id"]) for row in known]
 
 

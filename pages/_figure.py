@@ -40,8 +40,9 @@ def show(run_id: str, pace: float | None) -> None:
 
 
 def pace_of(run: Mapping[str, Any]) -> float | None:
-    """Seconds between two looks at a run; an export under way is looked at as well."""
-    return 1.0 if _run_actions.exporting(run) else interval(run["word"])
+    """Seconds between two looks at a run; an export or a command under way is looked at as well."""
+    asked = run["word"] == "paused" and _commands.any_waits(run["run_id"])
+    return 1.0 if asked or _run_actions.exporting(run) else interval(run["word"])
 
 
 def _head(run: Mapping[str, Any]) -> None:

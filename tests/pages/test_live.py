@@ -1,12 +1,15 @@
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
+from mkevolve_core import events as ev
 from mkevolve_core.commands import DirectoryInbox
-from mkevolve_core.domain import Command, CommandKind
+from mkevolve_core.domain import Command, CommandKind, RunPhase
+from store.journal import FileJournal
 from tests.pages.reading import crashed, mounted, running, texts, unreadable
 from tests.store.sample_run import write_sample_run
 
@@ -144,6 +147,17 @@ def test_the_same_command_is_not_written_twice_while_it_waits(runs_dir: Path, op
     press(page, "Pin")
     assert len(commands(runs_dir, name)) == 1
     assert "asked for already" in page.toast[0].value
+
+
+def test_a_paused_run_is_looked_at_often_while_a_command_waits(runs_dir: Path, open_page: OpenPage) -> None:
+    name = running(runs_dir)
+    journal = FileJournal(runs_dir / name / "journal.jsonl", time.time)
+    journal.append(ev.StateChanged(RunPhase.PAUSED))
+    page = open_page("live", node="4a", it="3")
+    assert mounted(page, "head")["late_ms"] == 100_000  # ten times its pace
+    press(page, "Pin")
+    assert mounted(page, "chips")["chips"][0]["what"] == "pin 4a"
+    assert mounted(page, "head")["late_ms"] == 10_000
 
 
 @pytest.mark.parametrize(
