@@ -12,6 +12,9 @@ import shutil
 import signal
 import socket
 import sys
+import time
+
+_REMOVALS = 50
 
 
 def main() -> None:
@@ -23,7 +26,16 @@ def main() -> None:
     runner.preload(mode, root)
     serve(socket.socket(fileno=int(control_fd)))
     if os.getppid() != judge:  # it died and could not tidy up: the working directory is its own
-        shutil.rmtree(os.getcwd(), ignore_errors=True)  # noqa: PTH109
+        _remove(os.getcwd())  # noqa: PTH109
+
+
+def _remove(folder: str) -> None:
+    """A runner that is being killed may still write to it."""
+    for _ in range(_REMOVALS):
+        shutil.rmtree(folder, ignore_errors=True)
+        if not os.path.exists(folder):  # noqa: PTH110
+            return
+        time.sleep(0.1)
 
 
 def serve(control: socket.socket) -> None:
