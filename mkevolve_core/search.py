@@ -52,7 +52,7 @@ class Search:
         for one in ranked(self._run.state.candidates[c] for c in part.candidates):
             if not one.counts or one.candidate.candidate_id == part.chosen:
                 break
-            if self._passes_review(one):
+            if self.passes_review(one):
                 self._run.record(ev.SubkernelAccepted(subproblem_id, one.candidate.candidate_id))
                 break
 
@@ -63,6 +63,15 @@ class Search:
 
     def judge(self, source: str, reference: str, policy: Policy) -> Verdict:
         return self._judge.judge(reference, Codebase.single(source), policy)
+
+    def passes_review(self, one: CandidateState) -> bool:
+        """Whether the reviewer has no objection; PyTorch's own code needs no review."""
+        if one.candidate.author == PYTORCH:
+            return True
+        assert one.verdict is not None
+        review = self._agents.reviewer.review(self._run.source(one), one.verdict)
+        self._run.record(ev.CandidateReviewed(one.candidate.candidate_id, review))
+        return review.outcome is Outcome.CORRECT
 
     def _expand(self, subproblem_id: str, parent: str | None) -> bool:
         """One kernel-writing call. False: the writer has nothing to propose."""
@@ -139,14 +148,6 @@ class Search:
         names = dict.fromkeys((*part.beam, *part.step, *by_hand))
         kept = survivors((known[name] for name in names), self._run.state.config.width)
         self._run.record(ev.BeamAdvanced(subproblem_id, self._run.state.iteration, kept))
-
-    def _passes_review(self, one: CandidateState) -> bool:
-        if one.candidate.author == PYTORCH:
-            return True
-        assert one.verdict is not None
-        review = self._agents.reviewer.review(self._run.source(one), one.verdict)
-        self._run.record(ev.CandidateReviewed(one.candidate.candidate_id, review))
-        return review.outcome is Outcome.CORRECT
 
     def _judged(self, name: str | None) -> Judged | None:
         if name is None:

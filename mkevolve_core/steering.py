@@ -117,15 +117,26 @@ class Steering:
 
     def _candidate(self, command: Command) -> CandidateState:
         """The named candidate, or the subproblem's best. Raises CommandError unless it is a subkernel."""
-        part = self._part(command)
-        name = command.candidate_id or part.chosen or next(iter(part.beam), None)
-        if name is None or name not in part.candidates:
-            raise CommandError(f"Subproblem {part.subproblem.subproblem_id} has no candidate '{name}'.")
+        name = command.candidate_id or self._best(command)
+        if name not in self._part(command).candidates:
+            raise CommandError(f"Subproblem {command.subproblem_ids[0]} has no candidate '{name}'.")
         one = self._run.state.candidates[name]
         if not one.counts:
             why = one.verdict.outcome if one.verdict else "not judged"
             raise CommandError(f"Candidate {name} is no subkernel ({why}): choose a correct one.")
+        if one.review is None and not self._search.passes_review(one):
+            raise CommandError(f"The reviewer objects to {name}: choose another candidate.")
         return one
+
+    def _best(self, command: Command) -> str:
+        """Its subkernel; in the middle of a first beam step, where none is chosen, the best one so far."""
+        name = command.subproblem_ids[0]
+        if self._part(command).chosen is None:
+            self._search.accept(name)
+        chosen = self._part(command).chosen
+        if chosen is None:
+            raise CommandError(f"Subproblem {name} has no correct candidate yet.")
+        return chosen
 
     def _pin(self, command: Command) -> str:
         one = self._candidate(command).candidate

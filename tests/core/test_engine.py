@@ -220,6 +220,22 @@ def test_fuse_pin_swap_and_stop_are_applied_or_refused_with_a_reason():
     assert state.commands["c-pin-3"].status == "refused"  # nothing to pin at the very start
 
 
+def test_a_pin_within_the_first_step_keeps_the_best_so_far_once_reviewed():
+    setup = Setup(changes={"iterations": 1})
+
+    def pin_after_the_first_candidate() -> None:
+        if setup.judge.judged and not setup.inbox.commands:
+            setup.inbox.commands.append(command(CommandKind.PIN, "1"))
+
+    setup.park_when = pin_after_the_first_candidate
+    state = setup.run()
+    assert state.commands["c-pin-1"].status == "applied"
+    pinned = state.subproblems["1"]
+    assert pinned.beam == ()  # the step was cut short
+    assert pinned.chosen in pinned.candidates
+    assert state.candidates[pinned.chosen].review is not None
+
+
 def test_a_swap_to_pytorch_is_judged_locally_and_as_a_whole_at_once():
     setup = Setup(changes={"iterations": 1})
     first = setup.run()
