@@ -32,7 +32,7 @@ def describe_speed(speedup: float | None, estimate: float | None) -> str:
 
 
 def _because(reason: str) -> str:
-    return f": {reason}" if reason else ""
+    return f": {reason.removesuffix('.')}" if reason else ""
 
 
 def _joined(ids: tuple[str, ...]) -> str:
