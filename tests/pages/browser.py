@@ -1,6 +1,7 @@
 """A real dashboard server, a real browser, and what a walk through the pages needs of them."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, expect, sync_playwright
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = "/usr/bin/chromium"
@@ -55,12 +56,16 @@ WIDTHS = """() => Object.fromEntries(document.querySelector('.js-plotly-plot').d
 RANGE = "() => document.querySelector('.js-plotly-plot')._fullLayout.xaxis.range.map((x) => +x.toFixed(3))"
 
 
-@contextmanager
-def server(runs_dir: Path) -> Iterator[str]:
-    """`streamlit run app.py` on a free port; the address of its page."""
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def server(runs_dir: Path, port: int | None = None) -> Iterator[str]:
+    """`streamlit run app.py` on a port, a free one if none is named; the address of its page."""
+    port = port or free_port()
     call = [sys.executable, "-m", "streamlit", "run", "app.py"]
     call += ["--server.headless", "true", "--server.port", str(port)]
     process = subprocess.Popen(
@@ -117,6 +122,30 @@ def wait_for_pictures(page: Page) -> tuple[float, float]:
     tree = time.monotonic() - start
     page.locator(".js-plotly-plot .scatterlayer .trace").first.wait_for()
     return tree, time.monotonic() - start
+
+
+def box(page: Page, name: str) -> Locator:
+    """A box of the tree: "4a@2" is subproblem 4a in iteration 2."""
+    return page.locator(f'[data-id="{name}"]')
+
+
+def inspector(page: Page) -> Locator:
+    return page.locator(".st-key-inspector")
+
+
+def press(page: Page, label: str) -> None:
+    """The first button whose name begins with the label."""
+    page.get_by_role("button", name=re.compile(f"^{label}")).first.click()
+
+
+def chip(page: Page, what: str, status: str, seconds: float = 15.0) -> None:
+    """The newest commands hold one that is `what`, and it is as far as `status`."""
+    found = page.locator(f".chip[data-status={status}]").filter(has_text=what)
+    expect(found.first).to_be_visible(timeout=seconds * 1000)
+
+
+def state_is(page: Page, word: str, seconds: float = 15.0) -> None:
+    expect(page.locator(".state .word")).to_have_text(word, timeout=seconds * 1000)
 
 
 def _answers(url: str) -> bool:

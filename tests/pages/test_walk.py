@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tests.pages import browser as web
+from tests.pages.browser import box, chip, inspector, press, state_is
 from tests.store import sample_run
 from tests.store.sample_run import write_sample_run
 
@@ -78,24 +79,6 @@ def live(
     with source(runs_dir, name) as run_id, web.opened(browser, f"{address}/live?run={run_id}") as page:
         web.wait_for_pictures(page)
         yield page
-
-
-def box(page: Page, name: str) -> Locator:
-    return page.locator(f'[data-id="{name}"]')
-
-
-def inspector(page: Page) -> Locator:
-    return page.locator(".st-key-inspector")
-
-
-def chip(page: Page, what: str, status: str) -> None:
-    """The newest commands hold one that is `what`, and it is as far as `status`."""
-    found = page.locator(f".chip[data-status={status}]").filter(has_text=what)
-    expect(found.first).to_be_visible(timeout=15_000)
-
-
-def press(page: Page, label: str) -> None:
-    page.get_by_role("button", name=re.compile(f"^{label}")).first.click()
 
 
 def test_an_address_of_a_page_works_on_a_server_that_nobody_visited(runs_dir: Path, browser: Browser) -> None:
@@ -211,14 +194,13 @@ def fuse(page: Page, first: str, second: str) -> None:
 
 
 def test_pause_resume_and_stop(live: Page) -> None:
-    state = live.locator(".state .word")
     live.evaluate(web.WATCH)
     press(live, "Pause")
-    expect(state).to_have_text("paused", timeout=15_000)
+    state_is(live, "paused")
     press(live, "Resume")
-    expect(state).to_have_text("running", timeout=25_000)
+    state_is(live, "running", seconds=25)
     press(live, "Stop")
-    expect(state).to_have_text("finished", timeout=15_000)
+    state_is(live, "finished")
     seen = live.evaluate(web.SEEN)
     assert (seen["replaced"], seen["blank"]) == (0, 0), seen
 
@@ -232,7 +214,7 @@ def test_an_engine_that_is_killed_is_seen(
         page.get_by_role("textbox").fill("kill")
         page.get_by_role("textbox").press("Enter")
         press(page, "Kill now")
-        expect(page.locator(".state .word")).to_have_text("crashed", timeout=15_000)
+        state_is(page, "crashed")
         expect(page.locator(".stAlert").first).to_contain_text("gone without a final event")
 
 
