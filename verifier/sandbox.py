@@ -13,6 +13,7 @@ number of processes, crashes. What the kernel allowed is in `isolation`; what is
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -202,6 +203,8 @@ class _Zygote:
         return lines[-1] if lines else "it wrote nothing"
 
     def close(self) -> None:
+        with contextlib.suppress(OSError, wire.WireError):
+            wire.send(self._control, {"end": True})
         self._control.close()
         try:
             self._process.wait(_END_SECONDS)

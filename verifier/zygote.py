@@ -22,10 +22,9 @@ def main() -> None:
     sys.path.append(root)
     from verifier import runner
 
-    judge = os.getppid()
     runner.preload(mode, root)
-    serve(socket.socket(fileno=int(control_fd)))
-    if os.getppid() != judge:  # it died and could not tidy up: the working directory is its own
+    was_told = serve(socket.socket(fileno=int(control_fd)))
+    if not was_told:  # the judge died and could not tidy up: the working directory is its own
         _remove(os.getcwd())  # noqa: PTH109
 
 
@@ -38,8 +37,8 @@ def _remove(folder: str) -> None:
         time.sleep(0.1)
 
 
-def serve(control: socket.socket) -> None:
-    """One request in, the guard's process id out, until the other side closes."""
+def serve(control: socket.socket) -> bool:
+    """One request in, the guard's process id out, until told to end (True) or the other side is gone."""
     from verifier import guard, wire
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # guards are reaped by the kernel
@@ -48,7 +47,9 @@ def serve(control: socket.socket) -> None:
         try:
             request, fds = wire.receive(control)
         except wire.Closed:
-            return
+            return False
+        if "end" in request:
+            return True
         pid = os.fork()
         if pid == 0:
             control.close()
