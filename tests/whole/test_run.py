@@ -90,6 +90,7 @@ def test_a_killed_run_goes_on_and_ends_the_same(finished, tmp_path):
     assert decided(folder) == decided(whole)
 
 
+@pytest.mark.slow
 def test_a_parked_run_is_packed_and_goes_on_elsewhere(finished, tmp_path):
     whole, _ = finished
     here, there = tmp_path / "here", tmp_path / "there"
@@ -122,6 +123,7 @@ def test_commands_from_the_shell_are_applied_or_refused(tmp_path):
     assert folder.state().finished == "stopped by the engineer"
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_stops_the_run_with_a_sentence_and_nothing_is_lost(finished, tmp_path):
     """A limit on the size of files stands for a full disk; lifted, the run goes on where it was."""
     whole, _ = finished
