@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Protocol
 
 import pytest
@@ -37,6 +38,7 @@ def played(runs_dir: Path, name: str) -> Iterator[str]:
     call = [sys.executable, "-m", "tests.pages.player", str(runs_dir), name, "--pause", "0.3"]
     call += ["--at-once", str(PLAYED)]
     player = subprocess.Popen(call, cwd=web.ROOT, stdout=subprocess.DEVNULL)
+    Thread(target=player.wait, daemon=True).start()  # reaps it: who kills it waits until it is gone
     try:
         journal = runs_dir / name / "journal.jsonl"
         web.eventually(lambda: journal.exists() and journal.read_text().count("\n") >= PLAYED, 40)
@@ -95,7 +97,7 @@ def test_opening_the_bare_address_shows_tree_and_lines_in_time(
 ) -> None:
     with source(runs_dir, "opening"):
         times = []
-        for _ in range(3):  # the first visit makes the server import its pages
+        for _ in range(2):  # the first visit makes the server import its pages
             with web.opened(browser, address) as page:
                 times.append(web.wait_for_pictures(page))
                 expect(page).to_have_url(re.compile(r"/live\?run=opening"))
@@ -164,6 +166,7 @@ def walk_by_keyboard(page: Page) -> None:
     expect(chosen).to_have_count(0)
 
 
+@pytest.mark.slow  # tests/whole/test_walk.py asks a real engine
 def test_every_command_is_queued_and_answered(live: Page) -> None:
     box(live, "2@2").click()
     press(live, "Pin")
@@ -193,6 +196,7 @@ def fuse(page: Page, first: str, second: str) -> None:
     press(page, "Queue fuse")
 
 
+@pytest.mark.slow
 def test_pause_resume_and_stop(live: Page) -> None:
     live.evaluate(web.WATCH)
     press(live, "Pause")

@@ -137,6 +137,7 @@ def steer_while_it_waits(page: Page) -> None:
     press(page, "Split")
     press(page, "Queue split")
     chip(page, "split 4", "accepted")
+    page.evaluate(web.WATCH)
     press(page, "Resume")
     chip(page, "split 4", "applied", PATIENCE)
     chip(page, "are no neighbours", "refused", PATIENCE)
@@ -146,6 +147,8 @@ def steer_while_it_waits(page: Page) -> None:
 def fuse_at_work(page: Page) -> None:
     fuse(page, "2", "3")
     chip(page, "fuse 2, 3", "applied", PATIENCE)
+    seen = page.evaluate(web.SEEN)
+    assert (seen["replaced"], seen["blank"], len(seen["heights"])) == (0, 0, 1), seen
 
 
 def look_into(page: Page, name: str, title: str) -> None:
