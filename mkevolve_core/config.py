@@ -118,7 +118,7 @@ def default_runs_dir() -> Path:
 
 
 def child_environment() -> dict[str, str]:
-    """What an engine process inherits: everything but the vendors' keys that it does not need."""
+    """What an engine or a dashboard inherits: all of it. No job of the sandbox sees any of this."""
     return dict(os.environ)
 
 
