@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mkevolve_core import events as ev
 from mkevolve_core.allocate import allocate
 from mkevolve_core.compose import pytorch_part
-from mkevolve_core.domain import PYTORCH, By, CommandKind, Draft, RunPhase
+from mkevolve_core.domain import PYTORCH, By, Codebase, CommandKind, Draft, Policy, RunPhase, Verdict
 from mkevolve_core.errors import SandboxError
 from mkevolve_core.evaluate import Evaluation
 from mkevolve_core.protocols import Agents, Inbox, Judge, Sandbox
@@ -32,6 +32,28 @@ class Clock:
     sleep: Callable[[float], None]
 
 
+@dataclass(frozen=True, slots=True)
+class _InterruptibleJudge:
+    """What ends an engine often ends its sandbox too: a failure then says nothing of the candidate.
+
+    It is not recorded, and the candidate is judged when the run goes on.
+    """
+
+    judge_of: Judge
+    leave_if_asked: Callable[[], None]
+
+    def judge(self, reference: str, candidate: Codebase, policy: Policy) -> Verdict:
+        """As the judge's own; control leaves instead where the engine was asked to leave meanwhile."""
+        try:
+            verdict = self.judge_of.judge(reference, candidate, policy)
+        except SandboxError:
+            self.leave_if_asked()
+            raise
+        if not verdict.is_correct:
+            self.leave_if_asked()
+        return verdict
+
+
 class Engine:
     def __init__(
         self,
@@ -48,6 +70,7 @@ class Engine:
         self._clock = clock
         self._should_park = should_park
         self._agents = agents
+        judge = _InterruptibleJudge(judge, self._leave_if_asked)
         self._search = Search(run, agents, judge, between=self._between)
         self._evaluation = Evaluation(run, judge)
         self._topology = Topology(run, agents, sandbox)

@@ -100,15 +100,22 @@ def export_run(
 
 
 def kill_run(runs_dir: Path, run_id: str, grace_s: float = 5.0) -> bool:
-    """End a run's engine and all its children: SIGTERM, then SIGKILL. False if none was alive."""
+    """End a run's engine, then all its children: SIGTERM, then SIGKILL. False if none was alive.
+
+    The engine goes first: while it lives it would take the end of a child for a candidate's failure.
+    """
     engine = _engine(runs_dir.absolute() / run_id)
     if engine is None:
         return False
-    tree = _family(engine)
-    _signal(tree, signal.SIGTERM)
-    _, alive = psutil.wait_procs(tree, timeout=grace_s)
-    _signal([*alive, *_group(engine.pid)], signal.SIGKILL)
+    children = _family(engine)[1:]
+    _signal([engine], signal.SIGTERM)
+    _, alive = psutil.wait_procs([engine], timeout=grace_s)
+    children += _family(engine)[1:]
+    _signal(alive, signal.SIGKILL)
     psutil.wait_procs(alive, timeout=grace_s)
+    left = list({*children, *_group(engine.pid)})
+    _signal(left, signal.SIGKILL)
+    psutil.wait_procs(left, timeout=grace_s)
     return True
 
 

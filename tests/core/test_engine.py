@@ -171,6 +171,25 @@ def test_parking_anywhere_and_going_on_ends_the_same(after: int):
     assert again.spent.calls == end.spent.calls
 
 
+@pytest.mark.parametrize("cut_off", [1, 3, 9])
+def test_a_shutdown_that_takes_the_sandbox_along_blames_no_candidate(cut_off: int):
+    """The first candidate, the third, and the whole."""
+    setup = Setup(changes={"iterations": 1}, whole_wrong=True)
+
+    def asked() -> str | None:
+        return "asked to shut down" if len(setup.judge.policies) >= cut_off else None
+
+    setup.park_when = asked
+    setup.ms = lambda source: None if asked() else 1.0  # type: ignore[method-assign]
+    state = setup.run()
+    assert state.phase is RunPhase.PARKED
+    assert all(one.verdict is None or one.verdict.is_correct for one in state.candidates.values())
+    assert state.evaluations == ()
+    setup.park_when, setup.whole_wrong = lambda: None, False
+    setup.ms = lambda source: 1.0  # type: ignore[method-assign]
+    assert setup.run().best is not None
+
+
 @pytest.mark.parametrize("cut", range(2, 90, 4))
 def test_a_killed_run_goes_on_from_its_journal_and_ends_the_same(cut: int):
     whole = Setup(beyond=("2",), changes={"period": 1, "fuse": True})

@@ -20,6 +20,17 @@ child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
 print(json.dumps({"arguments": sys.argv[1:], "child": child.pid, "session": os.getsid(0)}), flush=True)
 time.sleep(60)
 """
+PARKING = """
+import json, signal, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+def park(number, frame):
+    time.sleep(0.3)
+    print(json.dumps({"child_ended": child.poll() is not None}), flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, park)
+print(json.dumps({"child": child.pid}), flush=True)
+time.sleep(60)
+"""
 EXPORTER = """
 import sys
 if sys.argv[2] == "none":
@@ -88,6 +99,14 @@ def test_a_kill_ends_the_engine_and_its_children(tmp_path, runs_dir, problem, na
     for pid in (beat.pid, told["child"]):
         assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
     assert not kill_run(runs_dir, run_id)
+
+
+def test_a_kill_leaves_an_engine_its_children_as_long_as_it_lives(tmp_path, runs_dir, problem):
+    run_id = start_run(runs_dir, problem, engine=engine(tmp_path, PARKING))
+    child = said(runs_dir, run_id)["child"]
+    assert kill_run(runs_dir, run_id)
+    assert said(runs_dir, run_id) == {"child_ended": False}
+    assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
 
 def test_a_run_with_a_living_engine_is_not_resumed(tmp_path, runs_dir, problem):
