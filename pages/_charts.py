@@ -18,6 +18,8 @@ from pages._words import ratio_word
 X_AXES: Mapping[str, str] = {"iteration": "iteration", "calls": "kernel-writing calls", "minutes": "minutes"}
 _FONT = "Source Sans, system-ui, sans-serif"
 _HOVER_WIDTH = 52
+_LABEL_PX = 17  # between the whole's point and the middle of its number
+_NEAR = 1.4  # times as high: as far as that number reaches
 _TICKS = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 
 
@@ -151,7 +153,7 @@ def _labels(lines: Sequence[Line], band: _Band, look: Look) -> list[dict[str, An
             "y": math.log10(points[i].value or band.middle),
             "text": words[i],
             "showarrow": False,
-            "yshift": 17,
+            **_beside(points[i], lines),
             "bgcolor": look.ground,
             "opacity": 0.88,
             "borderpad": 1,
@@ -159,6 +161,16 @@ def _labels(lines: Sequence[Line], band: _Band, look: Look) -> list[dict[str, An
         }
         for i in changed
     ]
+
+
+def _beside(point: Point, lines: Sequence[Line]) -> dict[str, Any]:
+    """Where the whole's number stands: above its point, or aside where it would cover others."""
+    others = [p for line in lines if line.stroke for p in line.points if p.x == point.x and p.value]
+    ratios = [p.value / point.value for p in others if p.value and point.value]
+    above, below = any(1 <= r < _NEAR for r in ratios), any(1 / _NEAR < r < 1 for r in ratios)
+    if above and not below:
+        return {"yshift": -_LABEL_PX, "xshift": 4, "xanchor": "left"}
+    return {"yshift": _LABEL_PX}
 
 
 def _layout(

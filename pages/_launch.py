@@ -36,7 +36,12 @@ def _revisions(config: RunConfig) -> str:
     fuse = "split, or fused if all are correct" if config.fuse else "split"
     if not when:
         return "The decomposition is not revised: the run is too short for it"
-    return f"Before iteration {', '.join(when)}, subproblems without a subkernel are {fuse}"
+    return f"Before {_iterations(when)}, subproblems without a subkernel are {fuse}"
+
+
+def _iterations(numbers: list[str]) -> str:
+    *first, last = numbers
+    return f"iterations {', '.join(first)} and {last}" if first else f"iteration {last}"
 
 
 def _device(config: RunConfig) -> str:

@@ -136,6 +136,8 @@ def _whole_box(
     row: Row | None, iteration: int, busy: bool, shares: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
     glyph, word, state = whole_word(row)
+    if busy:
+        glyph, word, state = (glyph, f"{word} · judging", state) if row else ("◐", "judging", "work")
     return {
         "id": box_id(WHOLE, iteration),
         "iteration": iteration,
@@ -148,7 +150,7 @@ def _whole_box(
         "pinned": False,
         "swapped": bool(row and row["after"] == "swap"),
         "busy": busy,
-        "sentence": whole_sentence(row, iteration),
+        "sentence": whole_sentence(row, iteration, busy),
         "shares": shares,
     }
 
@@ -162,8 +164,8 @@ def whole_word(row: Row | None) -> tuple[str, str, str]:
     return part_word({**row, "declined": None, "author": None})
 
 
-def whole_sentence(row: Row | None, iteration: int) -> str:
-    head = f"End to end, iteration {iteration}"
+def whole_sentence(row: Row | None, iteration: int, busy: bool = False) -> str:
+    head = f"End to end, iteration {iteration}" + (", being judged now" if busy else "")
     if row is None:
         return f"{head}: not evaluated yet."
     if row["missing"]:

@@ -68,6 +68,16 @@ def test_failing_is_a_place_below_every_number() -> None:
     assert band["y0"] < fails < band["y1"] < 0.4
 
 
+@pytest.mark.parametrize(
+    ("others", "below"), [((), False), ((1.2,), True), ((0.9,), False), ((1.2, 0.9), False)]
+)
+def test_the_number_of_the_whole_covers_no_other_point(others: tuple[float, ...], below: bool) -> None:
+    parts = [Line(f"{y}", f"{y}", (point(1, speedup=y),), stroke(LIGHT, 0)) for y in others]
+    whole = Line("e2e", "E2E", (point(1, speedup=1.0),), None)
+    (label,) = lines_figure([*parts, whole], "iteration", LIGHT, (), "run", 3)["layout"]["annotations"]
+    assert (label["yshift"] < 0) == below
+
+
 def test_estimates_are_hollow_and_measurements_filled() -> None:
     marker = drawn(point(1, estimate=1.2), point(2, speedup=1.2))["data"][0]["marker"]
     assert marker["color"][0] == LIGHT.ground
