@@ -124,7 +124,10 @@ class LocalSandbox:
     def _zygote(self, mode: str) -> _Zygote:
         with self._lock:
             zygote = self._zygotes.get(mode)
-            if zygote is None or not zygote.is_alive():
+            if zygote is not None and not zygote.is_alive():
+                zygote.close()
+                zygote = None
+            if zygote is None:
                 zygote = self._zygotes[mode] = _Zygote(mode, self._environment, self._folder)
             return zygote
 
