@@ -113,7 +113,7 @@ def kill_run(runs_dir: Path, run_id: str, grace_s: float = 5.0) -> bool:
     children += _family(engine)[1:]
     _signal(alive, signal.SIGKILL)
     psutil.wait_procs(alive, timeout=grace_s)
-    left = list({*children, *_group(engine.pid)})
+    _, left = psutil.wait_procs({*children, *_group(engine.pid)}, timeout=grace_s)  # they tidy up
     _signal(left, signal.SIGKILL)
     psutil.wait_procs(left, timeout=grace_s)
     return True

@@ -104,7 +104,7 @@ def test_a_kill_ends_the_engine_and_its_children(tmp_path, runs_dir, problem, na
 def test_a_kill_leaves_an_engine_its_children_as_long_as_it_lives(tmp_path, runs_dir, problem):
     run_id = start_run(runs_dir, problem, engine=engine(tmp_path, PARKING))
     child = said(runs_dir, run_id)["child"]
-    assert kill_run(runs_dir, run_id)
+    assert kill_run(runs_dir, run_id, grace_s=1.5)
     assert said(runs_dir, run_id) == {"child_ended": False}
     assert not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
 
