@@ -97,10 +97,6 @@ class Ingest:
                 self._look(run)
             return self.version != before
 
-    def run_ids(self) -> tuple[str, ...]:
-        """Oldest first."""
-        return tuple(sorted(self._tails))
-
     def last_seq(self, run_id: str) -> int:
         """The last entry that the index holds; 0 for a run that it does not know."""
         tail = self._tails.get(run_id)

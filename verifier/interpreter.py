@@ -320,8 +320,3 @@ def _counted_reduction(counter: Counter, original: Any) -> Any:
         return result
 
     return apply
-
-
-def is_interpreting() -> bool:
-    """Whether this process interprets kernels: decided by the environment when triton was imported."""
-    return bool(triton.knobs.runtime.interpret)
