@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
-import triton
 import triton.language as tl
 from triton.runtime import autotuner, interpreter
 from triton.runtime.jit import TensorWrapper, mangle_type
