@@ -29,7 +29,12 @@ class RunConfig:
     fuse: bool = False
     swap: bool = False
     swap_below: float = 0.9  # tau
-    agents: str = "built-in"
+    agents: str = "built-in"  # or "llm": the roles of mkevolve.toml; or "mailbox": files, for anyone
+    decompose: bool = True  # False: beam search on the whole module, no topology
+    workers: int = 3  # decomposers side by side
+    postfuse: int = 0  # tries to fuse the finished codebase into one file (the paper's variant: 24)
+    swap_calls: int = 0  # of another model, for each slow subkernel; 0: PyTorch alone
+    patience: float = 600.0  # seconds that all open requests may wait in a mailbox before the run parks
     seed: int = 0
     device: str = "auto"  # "auto", "cuda:0", "cpu"
     target: str = "cuda:90"  # compiled for, and modelled as, where there is no GPU
@@ -68,6 +73,10 @@ _LIMITS: Mapping[str, tuple[float, float]] = {
     "calls": (1, 100_000),
     "width": (1, 64),
     "expansion": (1, 16),
+    "workers": (1, 16),
+    "postfuse": (0, 1000),
+    "swap_calls": (0, 1000),
+    "patience": (0.0, 31_536_000.0),
     "swap_below": (0.0, 100.0),
     "cases": (1, 1000),
     "warmup": (0, 100_000),

@@ -355,5 +355,6 @@ class RunPhase(StrEnum):
     PAUSED = "paused"
     PARKED = "parked"
     STOPPING = "stopping"
+    BUDGET_EXHAUSTED = "budget_exhausted"  # a hard limit; goes on with a larger one
     FINISHED = "finished"
     FAILED = "failed"

@@ -6,6 +6,9 @@ MKEvolveError
 ├── CommandError      a request of the engineer cannot be carried out
 ├── DecompositionError  an agent found no decomposition that passes the checks
 ├── AgentDeclined     an agent has nothing to propose, and says why
+├── NoDraft           one call of a writer came to nothing; no candidate, no verdict
+├── LLMBlocked        the provider would refuse every call (key, bill, model): the run parks
+├── BudgetExhausted   a limit on money, calls, tokens or minutes is reached: the run ends, resumable
 ├── JournalError      a journal cannot be read or written (exit 3)
 └── SandboxError      our own process failed: retried, never a verdict, never in a prompt (exit 3)
 
@@ -36,6 +39,22 @@ class DecompositionError(MKEvolveError):
 
 
 class AgentDeclined(MKEvolveError):
+    pass
+
+
+class NoDraft(MKEvolveError):
+    """`outcome`: "truncated", "refusal", "context", "empty", "nocode", "failed", ...: see `llm.extract`."""
+
+    def __init__(self, sentence: str, outcome: str = "failed") -> None:
+        super().__init__(sentence)
+        self.outcome = outcome
+
+
+class LLMBlocked(MKEvolveError):
+    pass
+
+
+class BudgetExhausted(MKEvolveError):
     pass
 
 

@@ -24,6 +24,7 @@ from mkevolve_core.domain import (
     RunPhase,
     Verdict,
 )
+from mkevolve_core.llm.settings import Limits, LLMSettings
 
 VERSION = 1
 
@@ -35,6 +36,8 @@ class RunStarted:
     config: RunConfig
     device: str = ""
     versions: dict[str, str] | None = None
+    hardware: dict[str, str] | None = None  # the device's facts, as prompts give them
+    llm: LLMSettings | None = None  # None: built-in agents
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,23 +116,82 @@ class BudgetAllocated:
 
 @dataclass(frozen=True, slots=True)
 class LLMCalled:
-    agent: str
+    """A call came back with a text, usable or not (`stop`): it is paid."""
+
+    agent: str  # the role: "generate", "review", ...
     model: str
     subproblem_id: str | None
-    tokens_in: int
+    tokens_in: int  # all of the prompt
     tokens_out: int
-    cost: float | None
+    cost: float | None  # dollars; None: unknown
     seconds: float
     prompt_sha: str
     reply_sha: str
+    slot: str = ""
+    provider: str = ""
+    stop: str = "end"
+    tokens_cached: int = 0  # of tokens_in
+    tokens_known: bool = True
+    attempts: int = 1
+    template: str = ""
+    reask: int = 0
+    first_token: float | None = None  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class LLMFailed:
+    """A call that came to nothing after all its attempts: our own trouble, never a kernel's failure."""
+
     agent: str
     model: str
     subproblem_id: str | None
     reason: str
+    slot: str = ""
+    provider: str = ""
+    kind: str = ""  # a FailureKind's value
+    tokens_in: int = 0  # attempts that broke off are paid too
+    tokens_out: int = 0
+    cost: float | None = 0.0
+    seconds: float = 0.0
+    attempts: int = 1
+    prompt_sha: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepPlanned:
+    """A beam step begins: which candidate is to be written from which parent (None: from scratch)."""
+
+    subproblem_id: str
+    iteration: int
+    expansions: tuple[tuple[str, str | None], ...]  # (candidate id, parent id)
+
+
+@dataclass(frozen=True, slots=True)
+class WritingFailed:
+    """A kernel-writing call that gave no candidate: it is spent, the beam keeps its members."""
+
+    subproblem_id: str
+    candidate_id: str  # the id that stays unused
+    outcome: str  # "truncated", "refusal", "nocode", "failed", ...
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitsChanged:
+    """The engineer resumed with other limits."""
+
+    limits: Limits
+
+
+@dataclass(frozen=True, slots=True)
+class PostFuseJudged:
+    """One try to fuse the composed solution into one file; `source_sha` is None where no draft came."""
+
+    ordinal: int
+    source_sha: str | None
+    verdict: Verdict | None
+    note: str = ""
+    review: Review | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +374,10 @@ Event: TypeAlias = (
     | BudgetAllocated
     | LLMCalled
     | LLMFailed
+    | StepPlanned
+    | WritingFailed
+    | LimitsChanged
+    | PostFuseJudged
     | WriterDeclined
     | CandidateProposed
     | VerdictReached

@@ -8,7 +8,9 @@ from functools import singledispatch
 
 from mkevolve_core import events as ev
 from mkevolve_core.domain import BY_HAND, PYTORCH, By, RunPhase
-from mkevolve_core.state import Best, CandidateState, CommandState, RunState, SubproblemState
+from mkevolve_core.llm.settings import LLMSettings
+from mkevolve_core.llm.values import WRITING
+from mkevolve_core.state import Best, CandidateState, CommandState, RunState, Spent, SubproblemState
 
 
 def fold(entries: Iterable[ev.Entry], state: RunState | None = None) -> RunState:
@@ -37,6 +39,8 @@ def _(event: ev.RunStarted, state: RunState) -> RunState:
         config=event.config,
         device=event.device,
         versions=event.versions or {},
+        hardware=event.hardware or {},
+        llm=event.llm,
         started_at=state.started_at or state.at,
         phase=RunPhase.RUNNING,
     )
@@ -116,25 +120,63 @@ def _(event: ev.BudgetAllocated, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.LLMCalled, state: RunState) -> RunState:
-    spent = state.spent
-    known = spent.cost is not None and event.cost is not None
-    cost = (spent.cost or 0.0) + (event.cost or 0.0) if known else None
-    writes = event.agent == "writer"
-    return replace(
-        state,
-        spent=replace(
-            spent,
-            other_calls=spent.other_calls + (not writes),
-            tokens_in=spent.tokens_in + event.tokens_in,
-            tokens_out=spent.tokens_out + event.tokens_out,
-            cost=cost,
-        ),
+    spent = _paid(state.spent, event)
+    role = "repair" if event.reask else event.agent
+    writes = role in WRITING
+    spent = replace(
+        spent,
+        other_calls=spent.other_calls + (not writes),
+        by_role={**spent.by_role, role: spent.by_role.get(role, 0) + 1},
+        tokens_cached=spent.tokens_cached + event.tokens_cached,
+        tokens_unknown=spent.tokens_unknown + (not event.tokens_known),
     )
+    return replace(state, spent=spent, slots=state.slots | {event.slot})
+
+
+@_apply.register
+def _(event: ev.LLMFailed, state: RunState) -> RunState:
+    spent = _paid(state.spent, event)
+    spent = replace(spent, failed_calls=spent.failed_calls + 1)
+    return replace(state, spent=spent, slots=state.slots | {event.slot})
+
+
+def _paid(spent: Spent, event: ev.LLMCalled | ev.LLMFailed) -> Spent:
+    """Tokens and money; one unknown price makes the sum unknown."""
+    cost = None if spent.cost is None or event.cost is None else spent.cost + event.cost
+    tokens_in, tokens_out = spent.tokens_in + event.tokens_in, spent.tokens_out + event.tokens_out
+    return replace(spent, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
+
+
+@_apply.register
+def _(event: ev.StepPlanned, state: RunState) -> RunState:
+    return _change(state, event.subproblem_id, planned=event.expansions)
+
+
+@_apply.register
+def _(event: ev.WritingFailed, state: RunState) -> RunState:
+    part = state.subproblems[event.subproblem_id]
+    missed = (*part.missed, event.candidate_id)
+    state = _change(state, event.subproblem_id, missed=missed, calls=part.calls + 1)
+    used = state.used.get(event.subproblem_id, 0) + 1
+    spent = replace(state.spent, calls=state.spent.calls + 1)
+    return replace(state, used={**state.used, event.subproblem_id: used}, spent=spent)
+
+
+@_apply.register
+def _(event: ev.LimitsChanged, state: RunState) -> RunState:
+    return replace(state, llm=replace(state.llm or LLMSettings(), limits=event.limits))
+
+
+@_apply.register
+def _(event: ev.PostFuseJudged, state: RunState) -> RunState:
+    return replace(state, postfused=(*state.postfused, event))
 
 
 @_apply.register
 def _(event: ev.WriterDeclined, state: RunState) -> RunState:
-    state = _change(state, event.subproblem_id, declined=event.reason)
+    part = state.subproblems[event.subproblem_id]
+    came = tuple(pair for pair in part.planned if pair[0] in part.step or pair[0] in part.missed)
+    state = _change(state, event.subproblem_id, declined=event.reason, planned=came)
     used = state.used.get(event.subproblem_id, 0) + event.calls
     return replace(state, used={**state.used, event.subproblem_id: used})
 
@@ -178,7 +220,7 @@ def _(event: ev.CandidateRejected, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.BeamAdvanced, state: RunState) -> RunState:
-    return _change(state, event.subproblem_id, beam=event.kept, step=())
+    return _change(state, event.subproblem_id, beam=event.kept, planned=(), step=(), missed=())
 
 
 @_apply.register

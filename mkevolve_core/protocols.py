@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from mkevolve_core.domain import (
+    Baseline,
     Candidate,
     Codebase,
     Command,
@@ -20,6 +21,7 @@ from mkevolve_core.domain import (
     Verdict,
 )
 from mkevolve_core.events import Entry, Event
+from mkevolve_core.llm.values import Conversation, Reply, Request
 
 
 class Journal(Protocol):
@@ -77,32 +79,120 @@ class Judge(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the open calls wait for."""
+
+    open: int = 0  # submitted, no reply taken yet
+    with_people: int = 0  # of these, published in a mailbox and not answered
+    paused_until: float | None = None  # seconds since the epoch: the provider asked for patience
+    reason: str = ""
+
+
+class Calls(Protocol):
+    """Calls to language models, many at once; used from the engine's thread alone."""
+
+    def submit(self, request: Request) -> None:
+        """Returns at once. A call that was finished before (same slot, same prompt) is not paid again."""
+        ...
+
+    def next(self, seconds: float) -> Reply | None:
+        """The next finished call, in the order in which they finished; None if there is none in time."""
+        ...
+
+    def cancel(self, slot: str) -> None:
+        """Its reply is no longer wanted; unknown and finished slots are ignored."""
+        ...
+
+    def waiting(self) -> Waiting: ...
+
+
+@dataclass(frozen=True, slots=True)
 class Judged:
-    """A candidate with its text and verdict: what a writer improves on."""
+    """A candidate with its text, verdict and review: what a writer improves on."""
 
     candidate: Candidate
     source: str
     verdict: Verdict
+    review: Review | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTask:
+    """What a writer is told about the candidate that it is to write."""
+
+    subproblem: Subproblem
+    candidate_id: str  # "4a#17"
+    ordinal: int  # 17
+    parent: Judged | None = None  # None: from scratch
+    lineage: tuple[Judged, ...] = ()  # the parent's own ancestors, nearest first, at most three
+    siblings: tuple[Judged, ...] = ()  # other correct candidates, best first, at most two
+    hints: tuple[str, ...] = ()
+    baselines: tuple[Baseline, ...] = ()  # the reference's times, where measured
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewTask:
+    """A candidate that the judge found correct, before the reviewer."""
+
+    candidate_id: str
+    reference: str
+    source: str
+    verdict: Verdict
+    round: int = 1  # 1: after the verdict, 2: once more before it is accepted, 3: once more at the end
+
+
+@dataclass(frozen=True, slots=True)
+class PartTime:
+    """What is known of one subproblem when the topology is revised."""
+
+    subproblem_id: str
+    has_subkernel: bool
+    speedup: float | None = None  # the subkernel's, or the estimate's ratio where nothing is measured
+    time_ms: float | None = None  # in the last end-to-end run, all its calls
+    calls: int = 0  # kernel-writing calls spent on it
+    failures: tuple[str, ...] = ()  # the last few verdicts' sentences, newest first
+
+
+@dataclass(frozen=True, slots=True)
+class ReviseTask:
+    """What a splitter or fuser is told. `targets` may be empty for a fuser: then it chooses."""
+
+    problem: Problem
+    current: Decomposition
+    targets: tuple[str, ...]
+    hint: str = ""
+    number: int = 1  # of this revision in the run: makes its slots unique
+    times: tuple[PartTime, ...] = ()
+    refused: tuple[str, ...] = ()  # earlier revisions that failed the checks, one sentence each
+
+
+# The checks' findings on a proposal; none means that it passes. Code that fails to run is a finding.
+Check = Callable[[Revision], tuple[str, ...]]
 
 
 class DecomposerAgent(Protocol):
     name: str
 
-    def decompose(self, problem: Problem) -> Decomposition:
-        """A decomposition that passed every check, or the fallback. Raises ProblemError."""
+    def workers(self, problem: Problem) -> tuple[Conversation[Decomposition], ...]:
+        """Attempts that run side by side; the first that returns wins and the others are cancelled.
+
+        Each returns a decomposition that passed every check, or raises DecompositionError.
+        """
+        ...
+
+    def whole(self, problem: Problem, reason: str) -> Decomposition:
+        """The fallback: the problem as its only subproblem, checked. Raises ProblemError."""
         ...
 
 
 class SplitterAgent(Protocol):
-    def split(
-        self, problem: Problem, current: Decomposition, targets: tuple[str, ...], hint: str
-    ) -> Revision:
-        """Each target into exactly two. Raises AgentDeclined."""
+    def split(self, task: ReviseTask, check: Check) -> Conversation[Revision]:
+        """Each target into exactly two. The conversation raises AgentDeclined."""
         ...
 
 
 class FuserAgent(Protocol):
-    def fuse(self, problem: Problem, current: Decomposition, targets: tuple[str, ...], hint: str) -> Revision:
+    def fuse(self, task: ReviseTask, check: Check) -> Conversation[Revision]:
         """The targets (neighbours) into one; with none given the agent chooses. Raises AgentDeclined."""
         ...
 
@@ -110,15 +200,31 @@ class FuserAgent(Protocol):
 class WriterAgent(Protocol):
     name: str
 
-    def write(
-        self, subproblem: Subproblem, parent: Judged | None, ordinal: int, hints: tuple[str, ...]
-    ) -> Draft:
-        """The `ordinal`-th candidate, from scratch or from a parent. Raises AgentDeclined."""
+    def write(self, task: WriteTask) -> Conversation[Draft]:
+        """The conversation raises AgentDeclined where there is nothing (more) to propose, and NoDraft
+        where this one call came to nothing (refused, cut off, no code)."""
         ...
 
 
 class ReviewerAgent(Protocol):
-    def review(self, source: str, verdict: Verdict) -> Review: ...
+    def review(self, task: ReviewTask) -> Conversation[Review]: ...
+
+
+class PostFuserAgent(Protocol):
+    def postfuse(self, task: PostFuseTask) -> Conversation[Draft]:
+        """One file that computes the whole problem. The conversation raises NoDraft, AgentDeclined."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PostFuseTask:
+    """Try number `ordinal` of fusing the composed solution into one file (paper, MKEvolve (PostFuse))."""
+
+    problem: Problem
+    codebase: Codebase  # the composed solution
+    whole: Verdict  # its verdict
+    ordinal: int  # from 1
+    previous: Judged | None = None  # the try to improve on
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +234,5 @@ class Agents:
     fuser: FuserAgent
     writer: WriterAgent
     reviewer: ReviewerAgent
+    postfuser: PostFuserAgent | None = None
+    alternative: WriterAgent | None = None  # another model, asked by Swap

@@ -19,6 +19,7 @@ from mkevolve_core.domain import (
     Subproblem,
     Verdict,
 )
+from mkevolve_core.llm.settings import LLMSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,9 @@ class SubproblemState:
     since: int  # the iteration in which it appeared
     alive: bool = True
     beam: tuple[str, ...] = ()  # candidate ids, best first
+    planned: tuple[tuple[str, str | None], ...] = ()  # (candidate id, parent id) of the step under way
     step: tuple[str, ...] = ()  # proposed since the beam last advanced
+    missed: tuple[str, ...] = ()  # planned since then, and no candidate came of it
     candidates: tuple[str, ...] = ()  # all, in order
     chosen: str | None = None  # its subkernel: what is composed
     pinned: bool = False
@@ -82,10 +85,14 @@ class CommandState:
 @dataclass(frozen=True, slots=True)
 class Spent:
     calls: int = 0  # kernel-writing
-    other_calls: int = 0  # decomposition, split, fuse, reviewer
+    other_calls: int = 0  # calls to an LLM that write no kernel of the budget, re-asks among them
+    by_role: dict[str, int] = field(default_factory=dict)  # calls to an LLM, re-asks under "repair"
+    failed_calls: int = 0
     tokens_in: int = 0
+    tokens_cached: int = 0  # of tokens_in
     tokens_out: int = 0
-    cost: float | None = 0.0  # None: some call's price is unknown
+    tokens_unknown: int = 0  # calls whose provider gave no usage
+    cost: float | None = 0.0  # dollars; None: some call's price is unknown
     judged: int = 0
 
 
@@ -101,6 +108,8 @@ class RunState:
     config: RunConfig = field(default_factory=RunConfig)
     device: str = ""
     versions: dict[str, str] = field(default_factory=dict)
+    hardware: dict[str, str] = field(default_factory=dict)
+    llm: LLMSettings | None = None
     phase: RunPhase = RunPhase.STARTING
     phase_detail: str = ""
     doing: str = ""
@@ -123,6 +132,8 @@ class RunState:
     best_swapped: Best | None = None  # the same after Swap, reported apart
     commands: dict[str, CommandState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
+    slots: frozenset[str] = frozenset()  # LLM calls that are in the journal already
+    postfused: tuple[ev.PostFuseJudged, ...] = ()
     finished: str | None = None  # the reason
 
     @property

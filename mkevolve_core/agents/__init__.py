@@ -1,0 +1,1 @@
+"""The agents that ask an LLM: what each asks and what it reads from the reply; one file an agent."""

@@ -1,0 +1,39 @@
+"""What the client asks of a provider: one attempt, no retries, no money, no log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from mkevolve_core.llm.settings import ProviderSettings, RoleSettings
+from mkevolve_core.llm.values import Answer, Request
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """What a server says of a model; None where it does not say."""
+
+    model: str
+    context: int | None = None
+    max_tokens: int | None = None
+    note: str = ""
+
+
+class Provider(Protocol):
+    settings: ProviderSettings
+    with_people: bool  # answers take hours and cost no connection: no deadline, no limiter
+
+    async def once(self, request: Request, role: RoleSettings, on_text: Callable[[str], None]) -> Answer:
+        """One attempt, streamed; `on_text` gets the pieces. Raises CallFailed alone, cancellable at any await."""
+        ...
+
+    def is_waiting(self, slot: str) -> bool:
+        """Published and looked at, and nobody has answered; always False where with_people is False."""
+        ...
+
+    async def look_up(self, model: str) -> ModelFacts:
+        """For doctor and before a start. Raises CallFailed."""
+        ...
+
+    async def close(self) -> None: ...
