@@ -38,6 +38,7 @@ class RunStarted:
     versions: dict[str, str] | None = None
     hardware: dict[str, str] | None = None  # the device's facts, as prompts give them
     llm: LLMSettings | None = None  # None: built-in agents
+    replay: str | None = None  # the recording that is played back: nothing is asked or measured here
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,7 @@ def _(event: ev.RunStarted, state: RunState) -> RunState:
         versions=event.versions or {},
         hardware=event.hardware or {},
         llm=event.llm,
+        replay=event.replay,
         started_at=state.started_at or state.at,
         phase=RunPhase.RUNNING,
     )

@@ -110,6 +110,7 @@ class RunState:
     versions: dict[str, str] = field(default_factory=dict)
     hardware: dict[str, str] = field(default_factory=dict)
     llm: LLMSettings | None = None
+    replay: str | None = None  # the recording that this run plays back
     phase: RunPhase = RunPhase.STARTING
     phase_detail: str = ""
     doing: str = ""
