@@ -8,31 +8,17 @@ from collections.abc import Sequence
 from mkevolve_core.builtin.build import Part, build_parts
 from mkevolve_core.builtin.graph import Graph
 from mkevolve_core.builtin.grouping import block_calls, group
+from mkevolve_core.builtin.immediate import at_once
 from mkevolve_core.builtin.naming import piece_name
 from mkevolve_core.builtin.pieces import Piece, cut
-from mkevolve_core.builtin.toplevel import Call, Instance, TopLevel, class_name, render
+from mkevolve_core.builtin.toplevel import Call, Instance, TopLevel, render
 from mkevolve_core.builtin.tracing import trace
 from mkevolve_core.checks import check, with_report
 from mkevolve_core.domain import Cause, Decomposition, Problem, Subproblem
-from mkevolve_core.errors import DecompositionError, ProblemError
+from mkevolve_core.errors import DecompositionError
+from mkevolve_core.llm.values import Conversation
 from mkevolve_core.protocols import Sandbox
-
-_WHOLE = '''\
-"""The whole problem as one subproblem."""
-
-import torch.nn as nn
-
-from subkernel_problems.{name} import Model as {cls}
-
-
-class ModelNew(nn.Module):
-    def __init__(self, *args, **kwargs):
-        super().__init__()
-        self.{name} = {cls}(*args, **kwargs)
-
-    def forward(self, *args, **kwargs):
-        return self.{name}(*args, **kwargs)
-'''
+from mkevolve_core.whole import whole_problem
 
 
 class BuiltinDecomposer:
@@ -43,18 +29,19 @@ class BuiltinDecomposer:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    def decompose(self, problem: Problem) -> Decomposition:
-        """One that passed every check, or the whole problem as one subproblem, with the reason.
+    def workers(self, problem: Problem) -> tuple[Conversation[Decomposition], ...]:
+        """One: a second would come to the same. Raises DecompositionError where it finds no cut."""
+        return (self._decompose(problem),)
 
-        Raises ProblemError where the problem itself does not run.
-        """
-        try:
-            proposal = self._propose(problem)
-        except DecompositionError as error:
-            return self._whole(problem, str(error))
+    def whole(self, problem: Problem, reason: str) -> Decomposition:
+        return whole_problem(self._sandbox, problem, reason)
+
+    @at_once
+    def _decompose(self, problem: Problem) -> Decomposition:
+        proposal = self._propose(problem)
         report = check(self._sandbox, problem, proposal)
         if report.findings:
-            return self._whole(problem, f"the cut failed its checks: {report.findings[0]}")
+            raise DecompositionError(f"the cut failed its checks: {report.findings[0]}")
         return with_report(proposal, report)
 
     def _propose(self, problem: Problem) -> Decomposition:
@@ -64,16 +51,6 @@ class BuiltinDecomposer:
             raise DecompositionError("it is one group of operations that belong together")
         parts = build_parts(pieces, _names(graph, pieces))
         return _decomposition(problem, graph, pieces, parts)
-
-    def _whole(self, problem: Problem, reason: str) -> Decomposition:
-        name = problem.name
-        only = Subproblem("1", name, "The whole problem", problem.source)
-        top_level = _WHOLE.format(name=name, cls=class_name(name))
-        whole = Decomposition("d1", Cause.INITIAL, (only,), top_level, fallback=reason)
-        report = check(self._sandbox, problem, whole)
-        if report.max_error is None:
-            raise ProblemError(f"{name} cannot be run: {'; '.join(report.findings) or reason}.")
-        return with_report(whole, report)
 
 
 def _names(graph: Graph, pieces: Sequence[Piece]) -> list[str]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from mkevolve_core.builtin.build import Part, build_parts
 from mkevolve_core.builtin.graph import Graph, refs
+from mkevolve_core.builtin.immediate import at_once
 from mkevolve_core.builtin.kinds import ANCHORS, kind_of
 from mkevolve_core.builtin.naming import operations_name
 from mkevolve_core.builtin.pieces import Piece, cut
@@ -15,9 +16,9 @@ from mkevolve_core.builtin.revising import Change, apply, names_beside, read_gra
 from mkevolve_core.builtin.splice import splice
 from mkevolve_core.builtin.splitter import values_of_call
 from mkevolve_core.builtin.toplevel import Call, Instance, TopLevel, parse
-from mkevolve_core.domain import Decomposition, Problem, Revision, Subproblem
+from mkevolve_core.domain import Decomposition, Revision, Subproblem
 from mkevolve_core.errors import AgentDeclined, DecompositionError
-from mkevolve_core.protocols import Sandbox
+from mkevolve_core.protocols import Check, ReviseTask, Sandbox
 
 MOST_ANCHORS = 4  # as many kernels as the built-in writer puts into one subkernel
 
@@ -28,11 +29,13 @@ class BuiltinFuser:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    def fuse(self, problem: Problem, current: Decomposition, targets: tuple[str, ...], hint: str) -> Revision:
+    @at_once
+    def fuse(self, task: ReviseTask, check: Check) -> Revision:
         """The targets into one; with none given, the pair with the largest tensor between them that can be.
 
-        All instances are fused in step. Raises AgentDeclined.
+        All instances are fused in step. Raises AgentDeclined. Whoever asks checks the revision.
         """
+        current, targets = task.current, task.targets
         if len(current.subproblems) < 2:
             raise AgentDeclined("There is only one subproblem, so there is nothing to fuse.")
         if not targets:

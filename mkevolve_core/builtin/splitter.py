@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from mkevolve_core.builtin.build import Part, build_parts
 from mkevolve_core.builtin.graph import Graph, Node, refs
 from mkevolve_core.builtin.grouping import owner_of
+from mkevolve_core.builtin.immediate import at_once
 from mkevolve_core.builtin.kinds import ANCHORS, Kind, is_free, kind_of, work
 from mkevolve_core.builtin.naming import half_name, operations_name
 from mkevolve_core.builtin.pieces import Piece, cut
@@ -15,7 +16,7 @@ from mkevolve_core.builtin.revising import Change, apply, names_beside, read_gra
 from mkevolve_core.builtin.toplevel import Call, TopLevel
 from mkevolve_core.domain import Decomposition, Problem, Revision, Subproblem
 from mkevolve_core.errors import AgentDeclined, DecompositionError
-from mkevolve_core.protocols import Sandbox
+from mkevolve_core.protocols import Check, ReviseTask, Sandbox
 
 
 class BuiltinSplitter:
@@ -24,10 +25,13 @@ class BuiltinSplitter:
     def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
 
-    def split(
-        self, problem: Problem, current: Decomposition, targets: tuple[str, ...], hint: str
-    ) -> Revision:
-        """Each target into exactly two, in all of its instances. Raises AgentDeclined."""
+    @at_once
+    def split(self, task: ReviseTask, check: Check) -> Revision:
+        """Each target into exactly two, in all of its instances. Raises AgentDeclined.
+
+        Whoever asks checks the revision: it would come out the same a second time.
+        """
+        problem, current, targets = task.problem, task.current, task.targets
         if not targets:
             raise AgentDeclined("No subproblem was named to split.")
         for target in targets:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mkevolve_core.builtin.graph import Graph, graph_from_plain
+from mkevolve_core.builtin.immediate import at_once
 from mkevolve_core.builtin.synth.rewrite import Structure
 from mkevolve_core.builtin.synth.synthesis import CAPACITY, Blueprint, blueprint
 from mkevolve_core.builtin.synth.tiles import Tile, Tiles, is_heavy, shrunk, steps, with_precision
 from mkevolve_core.domain import Draft, Outcome, Subproblem
 from mkevolve_core.errors import AgentDeclined
-from mkevolve_core.protocols import JobFailed, Judged, Sandbox
+from mkevolve_core.protocols import JobFailed, Judged, Sandbox, WriteTask
 
 _TOO_LARGE = (Outcome.COMPILE_ERROR, Outcome.OUT_OF_MEMORY)
 _SPLITS = (8, 1, 16, 4, 32)
@@ -46,13 +47,13 @@ class BuiltinWriter:
         self._plans: dict[tuple[str, Structure], Blueprint | AgentDeclined] = {}
         self._first: dict[str, list[Variant]] = {}
 
-    def write(
-        self, subproblem: Subproblem, parent: Judged | None, ordinal: int, hints: tuple[str, ...]
-    ) -> Draft:
-        """The `ordinal`-th candidate, from scratch or from a parent. Raises AgentDeclined.
+    @at_once
+    def write(self, task: WriteTask) -> Draft:
+        """The candidate of that ordinal, from scratch or from a parent. Raises AgentDeclined.
 
         It cannot read hints: they are for LLMs.
         """
+        subproblem, parent, ordinal = task.subproblem, task.parent, task.ordinal
         starts = self._starts(subproblem)
         settled = self._read_back(subproblem, parent.source) if parent else None
         if parent is None or settled is None:

@@ -8,6 +8,8 @@ from mkevolve_core.builtin.splitter import BuiltinSplitter
 from mkevolve_core.checks import check, with_report
 from mkevolve_core.domain import Cause, Decomposition, Problem
 from mkevolve_core.problem import sample_problems
+from mkevolve_core.protocols import ReviseTask
+from tests.builtin.conversations import decomposed_by, result, unchecked
 from verifier.sandbox import LocalSandbox
 
 
@@ -24,7 +26,7 @@ def decompose(sandbox):
 
     def decomposed(problem):
         if problem.source not in known:
-            known[problem.source] = BuiltinDecomposer(sandbox).decompose(problem)
+            known[problem.source] = decomposed_by(BuiltinDecomposer(sandbox), problem)
         return known[problem.source]
 
     return decomposed
@@ -44,13 +46,19 @@ def adopt(sandbox):
 
 
 @pytest.fixture(scope="session")
-def splitter(sandbox):
-    return BuiltinSplitter(sandbox)
+def split(sandbox):
+    def revised(problem, current, targets):
+        return result(BuiltinSplitter(sandbox).split(ReviseTask(problem, current, targets), unchecked))
+
+    return revised
 
 
 @pytest.fixture(scope="session")
-def fuser(sandbox):
-    return BuiltinFuser(sandbox)
+def fuse(sandbox):
+    def revised(problem, current, targets):
+        return result(BuiltinFuser(sandbox).fuse(ReviseTask(problem, current, targets), unchecked))
+
+    return revised
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from mkevolve_core.builtin.decomposer import BuiltinDecomposer
 from mkevolve_core.checks import check
 from mkevolve_core.errors import ProblemError
 from mkevolve_core.problem import sample_problems
+from tests.builtin.conversations import decomposed_by
 
 
 def shape_of(decomposition):
@@ -63,7 +64,7 @@ def test_layers_of_one_pattern_are_one_file(decompose, samples):
 
 
 def test_the_same_problem_gives_the_same_text(sandbox, decompose, samples):
-    again = BuiltinDecomposer(sandbox).decompose(samples["causal_self_attention"])
+    again = decomposed_by(BuiltinDecomposer(sandbox), samples["causal_self_attention"])
     assert again == decompose(samples["causal_self_attention"])
 
 

@@ -8,8 +8,8 @@ from mkevolve_core.topology import TOTAL_TOP_LEVEL
 
 
 @pytest.fixture(scope="module")
-def halves(decompose, splitter, adopt, vision_transformer):
-    revision = splitter.split(vision_transformer, decompose(vision_transformer), ("4",), "")
+def halves(decompose, split, adopt, vision_transformer):
+    revision = split(vision_transformer, decompose(vision_transformer), ("4",))
     return adopt(vision_transformer, revision)
 
 
@@ -30,13 +30,13 @@ def test_every_weight_is_carried_along(decompose, vision_transformer, halves):
     assert after["transformer_block_feedforward_3.linear1.bias"] == "transformer_layers.2.linear1.bias"
 
 
-def test_attention_can_be_split_once_more(splitter, adopt, vision_transformer, halves):
-    revision = splitter.split(vision_transformer, halves, ("4a",), "")
+def test_attention_can_be_split_once_more(split, adopt, vision_transformer, halves):
+    revision = split(vision_transformer, halves, ("4a",))
     again = adopt(vision_transformer, revision)
     assert [part.instances for part in again.subproblems if part.parents == ("4a",)] == [6, 6]
 
 
-def test_a_chain_is_cut_where_an_epilogue_ends(decompose, splitter, adopt, problem):
+def test_a_chain_is_cut_where_an_epilogue_ends(decompose, split, adopt, problem):
     source = """
 class Block(nn.Module):
     def __init__(self, n):
@@ -60,23 +60,23 @@ class Model(nn.Module):
     small = problem(source, init="[6]")
     found = decompose(small)
     (block,) = found.subproblems if len(found.subproblems) == 1 else found.subproblems[:1]
-    after = adopt(small, splitter.split(small, found, (block.subproblem_id,), ""))
+    after = adopt(small, split(small, found, (block.subproblem_id,)))
     first = next(part for part in after.subproblems if part.parents)
     assert "F.gelu(self.up(x))" in first.reference
 
 
-def test_several_targets_are_split_in_one_revision(decompose, splitter, adopt, samples):
+def test_several_targets_are_split_in_one_revision(decompose, split, adopt, samples):
     problem = samples["transformer_ffn"]
-    after = adopt(problem, splitter.split(problem, decompose(problem), ("2", "3"), ""))
+    after = adopt(problem, split(problem, decompose(problem), ("2", "3")))
     assert after.ids == ("1", "2a", "2b", "3a", "3b")
 
 
-def test_the_whole_problem_can_be_split(splitter, adopt, vision_transformer):
+def test_the_whole_problem_can_be_split(split, adopt, vision_transformer):
     whole = Subproblem("0", vision_transformer.name, "The whole problem", vision_transformer.source)
     top = TOTAL_TOP_LEVEL.format(name=vision_transformer.name)
     pairs = tuple((f"whole.{n}", n) for n in ("cls_token", "conv1.weight", "conv1.bias"))
     total = Decomposition("d3", Cause.TOTAL_FUSE, (whole,), top, pairs)
-    names = adopt(vision_transformer, _without_map(splitter.split(vision_transformer, total, ("0",), "")))
+    names = adopt(vision_transformer, _without_map(split(vision_transformer, total, ("0",))))
     assert names.ids == ("0a", "0b")
 
 
@@ -90,12 +90,12 @@ def _without_map(revision):
 @pytest.mark.parametrize(
     ("target", "reason"), [("2", "it is a single operation"), ("5", "it is a single operation")]
 )
-def test_a_single_operation_is_declined(decompose, splitter, vision_transformer, target, reason):
+def test_a_single_operation_is_declined(decompose, split, vision_transformer, target, reason):
     with pytest.raises(AgentDeclined, match=reason):
-        splitter.split(vision_transformer, decompose(vision_transformer), (target,), "")
+        split(vision_transformer, decompose(vision_transformer), (target,))
 
 
-def test_what_shares_its_weights_is_declined(decompose, splitter, problem):
+def test_what_shares_its_weights_is_declined(decompose, split, problem):
     source = """
 class Model(nn.Module):
     def __init__(self):
@@ -107,9 +107,9 @@ class Model(nn.Module):
 """
     small = problem(source)
     with pytest.raises(AgentDeclined, match="share weights"):
-        splitter.split(small, decompose(small), ("1",), "")
+        split(small, decompose(small), ("1",))
 
 
-def test_no_target_is_declined(decompose, splitter, vision_transformer):
+def test_no_target_is_declined(decompose, split, vision_transformer):
     with pytest.raises(AgentDeclined, match="No subproblem"):
-        splitter.split(vision_transformer, decompose(vision_transformer), (), "")
+        split(vision_transformer, decompose(vision_transformer), ())
