@@ -7,24 +7,16 @@ from dataclasses import dataclass
 
 from mkevolve_core import events as ev
 from mkevolve_core.allocate import allocate
-from mkevolve_core.compose import pytorch_part
-from mkevolve_core.domain import PYTORCH, By, Codebase, CommandKind, Draft, Policy, RunPhase, Verdict
-from mkevolve_core.errors import SandboxError
+from mkevolve_core.desk import POLL_SECONDS, Desk, Parked
+from mkevolve_core.domain import Codebase, CommandKind, Policy, RunPhase, Verdict
+from mkevolve_core.ending import Ending
+from mkevolve_core.errors import BudgetExhausted, LLMBlocked, SandboxError
 from mkevolve_core.evaluate import Evaluation
-from mkevolve_core.protocols import Agents, Inbox, Judge, Sandbox
+from mkevolve_core.protocols import Agents, Calls, Inbox, Judge, Sandbox
 from mkevolve_core.run import Run
 from mkevolve_core.search import Search
-from mkevolve_core.state import SubproblemState
 from mkevolve_core.steering import Steering
-from mkevolve_core.swap import to_swap
 from mkevolve_core.topology import Topology
-
-POLL_SECONDS = 0.2
-
-
-class Parked(Exception):
-    """Control flow: leave cleanly between two events. Caught only in `Engine.run`."""
-
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -62,6 +54,7 @@ class Engine:
         judge: Judge,
         sandbox: Sandbox,
         inbox: Inbox,
+        calls: Calls,
         clock: Clock,
         should_park: Callable[[], str | None],
     ) -> None:
@@ -69,31 +62,42 @@ class Engine:
         self._run = run
         self._clock = clock
         self._should_park = should_park
-        self._agents = agents
         judge = _InterruptibleJudge(judge, self._leave_if_asked)
-        self._search = Search(run, agents, judge, between=self._between)
+        self._desk = Desk(run, calls, self._between, self._leave_if_asked)
+        self._search = Search(run, agents, judge, self._desk)
         self._evaluation = Evaluation(run, judge)
-        self._topology = Topology(run, agents, sandbox)
+        self._topology = Topology(run, agents, sandbox, self._desk)
         self._steering = Steering(run, inbox, self._search, self._evaluation)
+        self._ending = Ending(run, agents, judge, self._desk, self._search, self._evaluation)
 
     def run(self) -> None:
-        """Until finished, stopped or parked (paper, Algorithm 1)."""
+        """Until finished, stopped, parked or out of budget (paper, Algorithm 1)."""
         try:
-            self._begin()
-            while not self._done():
-                iteration = self._open_iteration()
-                self._revise(iteration)
-                self._allocate(iteration)
-                self._evolve()
-                self._evaluation.evaluate()
-            self._swap()
+            self._work()
             self._run.record(ev.RunFinished(self._reason()))
         except Parked as why:
             self._run.record(ev.StateChanged(RunPhase.PARKED, str(why)))
+        except LLMBlocked as why:
+            self._run.record(ev.StateChanged(RunPhase.PARKED, f"the provider refuses: {why}"))
+        except BudgetExhausted as limit:
+            self._ending.evaluate_what_is_there()
+            self._run.record(ev.StateChanged(RunPhase.BUDGET_EXHAUSTED, str(limit)))
         except SandboxError as failure:  # the sandbox retried already; the run can be resumed
             self._run.record(ev.ErrorRaised("sandbox", str(failure), retrying=False))
             self._run.record(ev.StateChanged(RunPhase.FAILED, str(failure)))
             raise
+
+    def _work(self) -> None:
+        self._begin()
+        while not self._done():
+            iteration = self._open_iteration()
+            self._revise(iteration)
+            self._allocate(iteration)
+            self._evolve()
+            self._evaluation.evaluate()
+        self._ending.swap(self._stopping())
+        self._ending.postfuse(self._stopping())
+        self._ending.review_the_best()
 
     def _begin(self) -> None:
         if self._run.state.phase is not RunPhase.RUNNING:
@@ -125,36 +129,61 @@ class Engine:
             self._run.record(ev.BudgetAllocated(iteration, calls, reason))
 
     def _evolve(self) -> None:
-        """Every subproblem with calls left, one beam step after another; the topology may change between."""
+        """Beam steps of all subproblems side by side; while one waits for a reply, another is judged."""
         self._accept_finished()
-        self._restructure()
-        while (part := self._next_part()) is not None:
-            self._search.step(part)
-            self._accept_finished()
+        while not self._stopping():
             self._restructure()
+            for name in self._open_parts():
+                self._search.work_on(name)
+            finished = self._desk.next()
+            if finished is not None:
+                self._search.take(finished)
+                self._between()
+            elif not self._open_parts():
+                break
+            self._leave_gone_parts()
+            self._accept_finished()
+        self._leave_all()
         for live in self._run.state.live:
             self._search.accept(live.subproblem.subproblem_id)
 
-    def _next_part(self) -> str | None:
-        """The first in dataflow order with calls left or a step that a crash cut off."""
+    def _open_parts(self) -> tuple[str, ...]:
+        """With a step under way, in the order in which these began, then with calls left, in dataflow order.
+        One that the engineer is about to split or fuse begins no new step."""
         if self._stopping():
-            return None
-        open_parts = [part for part in self._run.state.live if not part.pinned]
-        ids = [part.subproblem.subproblem_id for part in open_parts if part.step or self._left(part)]
-        return next(iter(ids), None)
+            return ()
+        held = {name for command in self._steering.structural() for name in command.subproblem_ids}
+        free = [part for part in self._run.state.live if not part.pinned]
+        free.sort(key=lambda part: part.planned_at if part.planned else self._run.state.seq)
+        open_parts = [part.subproblem.subproblem_id for part in free]
+        return tuple(
+            name
+            for name in open_parts
+            if self._search.in_step(name) or (name not in held and self._search.calls_left(name) > 0)
+        )
+
+    def _leave_gone_parts(self) -> None:
+        """What has been pinned, split or fused meanwhile waits for no more replies."""
+        for name, part in self._run.state.subproblems.items():
+            if part.pinned or not part.alive:
+                self._search.leave(name)
+
+    def _leave_all(self) -> None:
+        for name in self._run.state.subproblems:
+            self._search.leave(name)
 
     def _accept_finished(self) -> None:
         for part in self._run.state.live:
-            if not part.step and not self._left(part):
-                self._search.accept(part.subproblem.subproblem_id)
-
-    def _left(self, part: SubproblemState) -> bool:
-        return self._search.calls_left(part.subproblem.subproblem_id) > 0
+            name = part.subproblem.subproblem_id
+            if not self._search.in_step(name) and self._search.calls_left(name) <= 0:
+                self._search.accept(name)
 
     def _restructure(self) -> None:
-        """The engineer's splits and fusions that wait."""
+        """The engineer's splits and fusions that wait, once no step of their subproblems is under way."""
         for command in self._steering.structural():
             if self._steering.refuse_if_stale(command):
+                continue
+            if any(self._search.in_step(name) for name in command.subproblem_ids):
                 continue
             before = self._run.state.decomposition
             hint = command.text or ""
@@ -179,22 +208,6 @@ class Engine:
         calls = {name: share if name in new else kept.get(name, 0) for name in live}
         reason = f"what {', '.join(old)} had left, at least {state.config.width} each"
         self._run.record(ev.BudgetAllocated(state.iteration, calls, reason))
-
-    def _swap(self) -> None:
-        state = self._run.state
-        if not state.config.swap or state.swap_done or self._stopping():
-            return
-        slow = to_swap(state)
-        for name in slow:
-            part = self._run.state.subproblems[name]
-            draft = Draft(pytorch_part(part.subproblem.reference), PYTORCH, "swapped in at the end")
-            one = self._search.propose(name, draft)
-            if one.counts:
-                why = f"under {state.config.swap_below}"
-                swapped = one.candidate.candidate_id
-                self._run.record(ev.SubkernelSwapped(name, swapped, part.chosen, By.ENGINE, why))
-        if slow:
-            self._evaluation.evaluate(after="swap")
 
     def _between(self) -> None:
         """Between two candidates: commands, a pause, a limit."""

@@ -209,6 +209,7 @@ class WriterDeclined:
 @dataclass(frozen=True, slots=True)
 class CandidateProposed:
     candidate: Candidate
+    counted: bool = True  # False: outside the budget of kernel-writing calls (by hand, swapped in)
 
 
 @dataclass(frozen=True, slots=True)

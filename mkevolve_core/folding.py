@@ -8,6 +8,7 @@ from functools import singledispatch
 
 from mkevolve_core import events as ev
 from mkevolve_core.domain import BY_HAND, PYTORCH, By, RunPhase
+from mkevolve_core.ids import ordinal_of
 from mkevolve_core.llm.settings import LLMSettings
 from mkevolve_core.llm.values import WRITING
 from mkevolve_core.state import Best, CandidateState, CommandState, RunState, Spent, SubproblemState
@@ -81,6 +82,11 @@ def _(event: ev.DecompositionProposed, state: RunState) -> RunState:
 
 
 @_apply.register
+def _(event: ev.DecompositionRejected, state: RunState) -> RunState:
+    return replace(state, refused=(*state.refused, event.reason))
+
+
+@_apply.register
 def _(event: ev.TopologyChanged, state: RunState) -> RunState:
     """FilterKernels and InitEmptyKernels: untouched subproblems keep their beams (Algorithm 2)."""
     chosen = state.decompositions[event.decomposition_id]
@@ -150,7 +156,14 @@ def _paid(spent: Spent, event: ev.LLMCalled | ev.LLMFailed) -> Spent:
 
 @_apply.register
 def _(event: ev.StepPlanned, state: RunState) -> RunState:
-    return _change(state, event.subproblem_id, planned=event.expansions)
+    numbers = [ordinal_of(name) for name, _ in event.expansions]
+    return _change(
+        state,
+        event.subproblem_id,
+        planned=event.expansions,
+        planned_at=state.seq,
+        last_ordinal=max(numbers),
+    )
 
 
 @_apply.register
@@ -187,8 +200,10 @@ def _(event: ev.CandidateProposed, state: RunState) -> RunState:
     one = event.candidate
     state = replace(state, candidates={**state.candidates, one.candidate_id: CandidateState(one)})
     part = state.subproblems[one.subproblem_id]
-    state = _change(state, one.subproblem_id, candidates=(*part.candidates, one.candidate_id))
-    if one.author in (BY_HAND, PYTORCH):  # no kernel-writing call, no step of the beam
+    number = max(part.last_ordinal, ordinal_of(one.candidate_id))
+    names = (*part.candidates, one.candidate_id)
+    state = _change(state, one.subproblem_id, candidates=names, last_ordinal=number)
+    if not event.counted or one.author in (BY_HAND, PYTORCH):  # no kernel-writing call, no step of the beam
         return state
     state = _change(state, one.subproblem_id, step=(*part.step, one.candidate_id), calls=part.calls + 1)
     used = state.used.get(one.subproblem_id, 0) + 1
@@ -207,7 +222,8 @@ def _(event: ev.VerdictReached, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.CandidateReviewed, state: RunState) -> RunState:
-    return _candidate(state, event.candidate_id, review=event.review)
+    state = _candidate(state, event.candidate_id, review=event.review)
+    return _without(state, event.candidate_id)
 
 
 @_apply.register
@@ -215,8 +231,33 @@ def _(event: ev.CandidateRejected, state: RunState) -> RunState:
     state = _candidate(state, event.candidate_id, rejected=event.reason)
     part = state.subproblems[state.candidates[event.candidate_id].candidate.subproblem_id]
     beam = tuple(i for i in part.beam if i != event.candidate_id)
-    chosen = None if part.chosen == event.candidate_id else part.chosen
-    return _change(state, part.subproblem.subproblem_id, beam=beam, chosen=chosen)
+    state = _change(state, part.subproblem.subproblem_id, beam=beam)
+    return _without(state, event.candidate_id)
+
+
+def _without(state: RunState, name: str) -> RunState:
+    """A candidate that no longer counts is nobody's subkernel, and no best set holds it."""
+    one = state.candidates[name]
+    if one.counts or one.verdict is None:
+        return state
+    part = state.subproblems[one.candidate.subproblem_id]
+    if part.chosen == name:
+        state = _change(state, part.subproblem.subproblem_id, chosen=None)
+    if state.best is not None and name in state.best.chosen.values():
+        state = replace(state, best=_best_that_counts(state))
+    if state.best_swapped is not None and name in state.best_swapped.chosen.values():
+        state = replace(state, best_swapped=None)
+    return state
+
+
+def _best_that_counts(state: RunState) -> Best | None:
+    best = None
+    for event in state.evaluations:
+        found = _best_of(event)
+        counts = all(state.candidates[one].counts for one in event.chosen.values())
+        if found and counts and event.after != "swap" and (best is None or found.reward >= best.reward):
+            best = found
+    return best
 
 
 @_apply.register

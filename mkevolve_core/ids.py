@@ -34,3 +34,9 @@ def letters(number: int) -> str:
 
 def candidate_id(subproblem_id: str, ordinal: int) -> str:
     return f"{subproblem_id}#{ordinal}"
+
+
+def ordinal_of(name: str) -> int:
+    """"4a#17" → 17; 0 where there is none."""
+    digits = name.rpartition("#")[2]
+    return int(digits) if digits.isdigit() else 0

@@ -21,7 +21,7 @@ from mkevolve_core.domain import (
     Verdict,
 )
 from mkevolve_core.events import Entry, Event
-from mkevolve_core.llm.values import Conversation, Reply, Request
+from mkevolve_core.llm.values import Conversation, Reply, Request, Waiting
 
 
 class Journal(Protocol):
@@ -76,16 +76,6 @@ class Judge(Protocol):
     def judge(self, reference: str, candidate: Codebase, policy: Policy) -> Verdict:
         """The one function that verifies anything. Raises SandboxError if we failed."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """What the open calls wait for."""
-
-    open: int = 0  # submitted, no reply taken yet
-    with_people: int = 0  # of these, published in a mailbox and not answered
-    paused_until: float | None = None  # seconds since the epoch: the provider asked for patience
-    reason: str = ""
 
 
 class Calls(Protocol):

@@ -1,126 +1,193 @@
-"""LLMEvolveKernel: beam search for one subproblem (paper, section 3)."""
+"""LLMEvolveKernel: beam search for each subproblem, all of them side by side (paper, section 3).
+
+`work_on` reads from the state what a subproblem's step needs next and starts it; so a step that a crash
+cut off goes on where it stood. What comes back from the desk is taken in by `take`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 
 from mkevolve_core import events as ev
+from mkevolve_core import tasks
 from mkevolve_core.beam import parents, ranked, survivors
+from mkevolve_core.desk import Desk, Finished
 from mkevolve_core.domain import BY_HAND, PYTORCH, Candidate, Codebase, Draft, Outcome, Policy, Verdict
-from mkevolve_core.errors import AgentDeclined
-from mkevolve_core.ids import candidate_id
-from mkevolve_core.protocols import Agents, Judge, Judged
+from mkevolve_core.errors import AgentDeclined, NoDraft
+from mkevolve_core.ids import candidate_id, ordinal_of
+from mkevolve_core.protocols import Agents, Judge, ReviewTask
 from mkevolve_core.run import Run
 from mkevolve_core.state import CandidateState, SubproblemState
 
 WRITING_SECONDS = 60.0
+AFTER_VERDICT, BEFORE_ACCEPTING, AT_THE_END = 1, 2, 3  # when a candidate is reviewed
+_WRITE = "write "
+_REVIEW = "review "
 
 
 class Search:
-    def __init__(self, run: Run, agents: Agents, judge: Judge, between: Callable[[], None]) -> None:
-        """`between` is called after every candidate: there the engineer's commands take effect."""
+    def __init__(self, run: Run, agents: Agents, judge: Judge, desk: Desk) -> None:
         self._run = run
         self._agents = agents
         self._judge = judge
-        self._between = between
+        self._desk = desk
 
-    def step(self, subproblem_id: str) -> None:
-        """Expand every member of the beam once, judge the children, keep the best."""
-        config = self._run.state.config
+    def work_on(self, subproblem_id: str) -> None:
+        """Begin a step if calls are left; start what the step under way needs; end it when all is in."""
+        if not self.in_step(subproblem_id) and not self._begin_step(subproblem_id):
+            return
+        self._judge_unjudged(subproblem_id)
+        self._start_reviews(subproblem_id)
+        self._start_writing(subproblem_id)
+        if self._is_settled(subproblem_id):
+            self._advance(subproblem_id)
+
+    def take(self, finished: Finished) -> None:
+        """A draft or a review that came back. One that nobody waits for any more changes nothing."""
+        if finished.name.startswith(_REVIEW):
+            self._take_review(finished)
+        elif finished.name.startswith(_WRITE):
+            self._take_draft(finished)
+
+    def in_step(self, subproblem_id: str) -> bool:
         part = self._part(subproblem_id)
-        left = self.calls_left(subproblem_id) + len(part.step)
-        expanded = parents(part.beam, config.width, config.expansion, left)
-        self._judge_unjudged(part)
-        for parent in expanded[len(part.step) :]:
-            if not self._expand(subproblem_id, parent):
-                break
-            self._between()
-            if self._left_the_run(subproblem_id):
-                return
-        self._advance(subproblem_id)
+        return bool(part.planned or part.step)
+
+    def leave(self, subproblem_id: str) -> None:
+        """Calls under way for a subproblem that has left the search are cancelled."""
+        for name in self._desk.names:
+            kind, _, rest = name.partition(" ")
+            if kind in ("write", "review") and rest.rpartition("#")[0] == subproblem_id:
+                self._desk.drop(name)
 
     def calls_left(self, subproblem_id: str) -> int:
         state = self._run.state
         return state.budget.get(subproblem_id, 0) - state.used.get(subproblem_id, 0)
 
     def accept(self, subproblem_id: str) -> None:
-        """After the beam: the best candidate that the reviewer passes becomes the subkernel."""
+        """After the beam: the best candidate that the reviewer passes once more becomes the subkernel."""
         part = self._part(subproblem_id)
         if part.pinned or part.swapped:
             return
         for one in ranked(self._run.state.candidates[c] for c in part.candidates):
             if not one.counts or one.candidate.candidate_id == part.chosen:
                 break
-            if self.passes_review(one):
+            if self.passes_review(one, BEFORE_ACCEPTING):
                 self._run.record(ev.SubkernelAccepted(subproblem_id, one.candidate.candidate_id))
                 break
 
-    def propose(self, subproblem_id: str, draft: Draft) -> CandidateState:
-        """A candidate that no writer was asked for (by hand, PyTorch): judged like any other."""
-        self._record_candidate(subproblem_id, draft, None)
-        return self._judge_one(self._part(subproblem_id).candidates[-1])
+    def propose(self, subproblem_id: str, draft: Draft, parent: str | None = None) -> CandidateState:
+        """A candidate outside the budget (by hand, PyTorch, another model): judged like any other."""
+        name = candidate_id(subproblem_id, self.next_ordinal(subproblem_id))
+        self._record_candidate(name, draft, parent, counted=False)
+        return self._judge_one(name)
+
+    def next_ordinal(self, subproblem_id: str) -> int:
+        return self._part(subproblem_id).last_ordinal + 1
 
     def judge(self, source: str, reference: str, policy: Policy) -> Verdict:
         return self._judge.judge(reference, Codebase.single(source), policy)
 
-    def passes_review(self, one: CandidateState) -> bool:
+    def passes_review(self, one: CandidateState, round_: int = BEFORE_ACCEPTING) -> bool:
         """Whether the reviewer has no objection; PyTorch's own code needs no review."""
         if one.candidate.author == PYTORCH:
             return True
-        assert one.verdict is not None
-        review = self._agents.reviewer.review(self._run.source(one), one.verdict)
-        self._run.record(ev.CandidateReviewed(one.candidate.candidate_id, review))
+        name = one.candidate.candidate_id
+        work = self._agents.reviewer.review(self._review_task(one, round_))
+        review = self._desk.settle(f"{_REVIEW}{name} {round_}", work)
+        self._run.record(ev.CandidateReviewed(name, review))
         return review.outcome is Outcome.CORRECT
 
-    def _expand(self, subproblem_id: str, parent: str | None) -> bool:
-        """One kernel-writing call. False: the writer has nothing to propose."""
+    # ------------------------------------------------------------------------- one step
+
+    def _begin_step(self, subproblem_id: str) -> bool:
+        config = self._run.state.config
         part = self._part(subproblem_id)
-        ordinal = len(part.candidates) + 1
-        doing = f"{subproblem_id}: writing candidate {ordinal}"
-        self._run.record(ev.Progressed(doing), within=WRITING_SECONDS)
-        try:
-            draft = self._agents.writer.write(part.subproblem, self._judged(parent), ordinal, part.hints)
-        except AgentDeclined as refusal:
-            self._decline(subproblem_id, str(refusal))
+        chosen = parents(part.beam, config.width, config.expansion, self.calls_left(subproblem_id))
+        if not chosen:
             return False
-        self._record_candidate(subproblem_id, draft, parent)
-        self._judge_one(candidate_id(subproblem_id, ordinal))
+        first = self.next_ordinal(subproblem_id)
+        plan = tuple((candidate_id(subproblem_id, first + i), one) for i, one in enumerate(chosen))
+        told = ev.StepPlanned(subproblem_id, self._run.state.iteration, plan)
+        self._run.record(told, within=WRITING_SECONDS)
         return True
 
+    def _start_writing(self, subproblem_id: str) -> None:
+        for name, parent in self._part(subproblem_id).planned:
+            part = self._part(subproblem_id)
+            if (name, parent) not in part.planned or name in part.step or name in part.missed:
+                continue
+            if not self._desk.has(_WRITE + name):
+                task = tasks.write_task(self._run, part, name, parent)
+                self._desk.start(_WRITE + name, self._agents.writer.write(task))
+
+    def _judge_unjudged(self, subproblem_id: str) -> None:
+        """A candidate whose judgement a crash cut off is judged now."""
+        for name in self._part(subproblem_id).step:
+            if self._run.state.candidates[name].verdict is None:
+                self._judge_one(name)
+
+    def _start_reviews(self, subproblem_id: str) -> None:
+        for name in self._part(subproblem_id).step:
+            one = self._run.state.candidates[name]
+            review = f"{_REVIEW}{name} {AFTER_VERDICT}"
+            if _awaits_review(one) and not self._desk.has(review):
+                self._desk.start(review, self._agents.reviewer.review(self._review_task(one, AFTER_VERDICT)))
+                if (over := self._desk.pop(review)) is not None:
+                    self._take_review(over)
+
+    def _is_settled(self, subproblem_id: str) -> bool:
+        part = self._part(subproblem_id)
+        known = self._run.state.candidates
+        to_come = [n for n, _ in part.planned if n not in part.step and n not in part.missed]
+        return not to_come and not any(_awaits_review(known[n]) for n in part.step)
+
+    def _take_draft(self, finished: Finished) -> None:
+        name = finished.name.removeprefix(_WRITE)
+        subproblem_id = name.rpartition("#")[0]
+        plan = dict(self._part(subproblem_id).planned)
+        if name not in plan:
+            return
+        if isinstance(finished.error, AgentDeclined):
+            self._decline(subproblem_id, str(finished.error))
+        elif finished.error is not None:
+            outcome = finished.error.outcome if isinstance(finished.error, NoDraft) else "failed"
+            self._run.record(ev.WritingFailed(subproblem_id, name, outcome, str(finished.error)))
+        else:
+            self._record_candidate(name, finished.value, plan[name])
+            self._judge_one(name)
+            self._start_reviews(subproblem_id)
+
+    def _take_review(self, finished: Finished) -> None:
+        name = finished.name.split()[1]
+        if finished.value is not None:
+            self._run.record(ev.CandidateReviewed(name, finished.value), within=WRITING_SECONDS)
+
     def _decline(self, subproblem_id: str, reason: str) -> None:
+        """The writer has nothing more to say: calls that are left are given up, drafts to come ignored."""
         iteration = self._run.state.iteration
         left = self.calls_left(subproblem_id)
         author = self._agents.writer.name
         self._run.record(ev.WriterDeclined(subproblem_id, iteration, left, reason, author))
 
-    def _record_candidate(self, subproblem_id: str, draft: Draft, parent: str | None) -> None:
-        ordinal = len(self._part(subproblem_id).candidates) + 1
+    def _record_candidate(
+        self, name: str, draft: Draft, parent: str | None, counted: bool = True
+    ) -> None:
         sha = self._run.artifacts.put(draft.source)
+        iteration = self._run.state.iteration
         one = Candidate(
-            candidate_id(subproblem_id, ordinal),
-            subproblem_id,
-            sha,
-            parent,
-            self._run.state.iteration,
-            draft.author,
-            draft.note,
+            name, name.rpartition("#")[0], sha, parent, iteration, draft.author, draft.note
         )
-        self._run.record(ev.CandidateProposed(one), within=self._run.state.config.candidate_seconds + 60)
-
-    def _judge_unjudged(self, part: SubproblemState) -> None:
-        """A candidate whose judgement a crash cut off is judged now."""
-        for one in part.step:
-            if self._run.state.candidates[one].verdict is None:
-                self._judge_one(one)
+        promised = self._run.state.config.candidate_seconds + 60
+        self._run.record(ev.CandidateProposed(one, counted), within=promised)
 
     def _judge_one(self, name: str) -> CandidateState:
         one = self._run.state.candidates[name]
         part = self._part(one.candidate.subproblem_id)
         verdict = self._known_verdict(one, part)
         if verdict is None:
-            policy = self._policy(one)
-            verdict = self.judge(self._run.source(one), part.subproblem.reference, policy)
+            verdict = self.judge(self._run.source(one), part.subproblem.reference, self._policy(one))
         self._run.record(ev.VerdictReached(name, verdict), within=WRITING_SECONDS)
         if verdict.baselines and not part.baselines:
             told = ev.BaselineMeasured(one.candidate.subproblem_id, verdict.baselines, verdict.device)
@@ -141,24 +208,23 @@ class Search:
 
     def _advance(self, subproblem_id: str) -> None:
         part = self._part(subproblem_id)
-        if not part.step:
-            return
         known = self._run.state.candidates
         by_hand = [one for one in part.candidates if known[one].candidate.author == BY_HAND]
-        names = dict.fromkeys((*part.beam, *part.step, *by_hand))
+        names: Sequence[str] = sorted({*part.beam, *part.step, *by_hand}, key=ordinal_of)
         kept = survivors((known[name] for name in names), self._run.state.config.width)
         self._run.record(ev.BeamAdvanced(subproblem_id, self._run.state.iteration, kept))
 
-    def _judged(self, name: str | None) -> Judged | None:
-        if name is None:
-            return None
-        one = self._run.state.candidates[name]
+    def _review_task(self, one: CandidateState, round_: int) -> ReviewTask:
+        part = self._part(one.candidate.subproblem_id)
         assert one.verdict is not None
-        return Judged(one.candidate, self._run.source(one), one.verdict)
+        name = one.candidate.candidate_id
+        return ReviewTask(name, part.subproblem.reference, self._run.source(one), one.verdict, round_)
 
     def _part(self, subproblem_id: str) -> SubproblemState:
         return self._run.state.subproblems[subproblem_id]
 
-    def _left_the_run(self, subproblem_id: str) -> bool:
-        part = self._part(subproblem_id)
-        return not part.alive or part.pinned
+
+def _awaits_review(one: CandidateState) -> bool:
+    """Correct and not looked at; what the engineer struck out needs no review."""
+    correct = one.verdict is not None and one.verdict.is_correct
+    return correct and one.review is None and one.rejected is None

@@ -47,6 +47,7 @@ class SubproblemState:
     alive: bool = True
     beam: tuple[str, ...] = ()  # candidate ids, best first
     planned: tuple[tuple[str, str | None], ...] = ()  # (candidate id, parent id) of the step under way
+    planned_at: int = 0  # the seq of that plan: steps are gone on with in the order in which they began
     step: tuple[str, ...] = ()  # proposed since the beam last advanced
     missed: tuple[str, ...] = ()  # planned since then, and no candidate came of it
     candidates: tuple[str, ...] = ()  # all, in order
@@ -55,6 +56,7 @@ class SubproblemState:
     swapped: bool = False  # chosen by a swap: the beam does not displace it
     hints: tuple[str, ...] = ()
     declined: str | None = None  # why the writer has nothing (more) to propose
+    last_ordinal: int = 0  # the highest number that a candidate, or one that never came, was given
     calls: int = 0  # kernel-writing calls so far
     boost: int = 0  # calls on top, not spent yet
     baselines: tuple[Baseline, ...] = ()
@@ -121,6 +123,7 @@ class RunState:
     decompositions: dict[str, Decomposition] = field(default_factory=dict)
     current: str | None = None  # decomposition id
     topologies: int = 0  # how many have been the current one
+    refused: tuple[str, ...] = ()  # why revisions came to nothing, oldest first
     subproblems: dict[str, SubproblemState] = field(default_factory=dict)
     candidates: dict[str, CandidateState] = field(default_factory=dict)
     budget: dict[str, int] = field(default_factory=dict)  # of this iteration

@@ -9,11 +9,15 @@ from mkevolve_core import events as ev
 from mkevolve_core.checks import check, with_report
 from mkevolve_core.domain import By, Cause, Decomposition, Problem, Revision, Subproblem
 from mkevolve_core.errors import AgentDeclined, DecompositionError
+from mkevolve_core.desk import Desk
 from mkevolve_core.ids import TOTAL, fresh_ids
 from mkevolve_core.protocols import Agents, Sandbox
 from mkevolve_core.run import Run
 from mkevolve_core.state import RunState
+from mkevolve_core.tasks import revise_task
+from mkevolve_core.whole import whole_problem
 
+WHOLE_ON_PURPOSE = "the whole module is searched, as set"
 REVISION_SECONDS = 600.0  # the promise while an agent and the checks are at work
 
 TOTAL_TOP_LEVEL = '''\
@@ -35,28 +39,51 @@ class ModelNew(nn.Module):
 
 
 class Topology:
-    def __init__(self, run: Run, agents: Agents, sandbox: Sandbox) -> None:
+    def __init__(self, run: Run, agents: Agents, sandbox: Sandbox, desk: Desk) -> None:
         self._run = run
         self._agents = agents
         self._sandbox = sandbox
+        self._desk = desk
 
     def decompose(self) -> None:
         """Once, at the start: the initial subproblems and top-level module."""
         problem = self._problem()
         self._run.record(ev.Progressed("decomposing the problem"), within=REVISION_SECONDS)
-        first = self._agents.decomposer.decompose(problem)
+        if self._run.state.config.decompose:
+            first = self._first_valid(problem)
+            author = self._agents.decomposer.name
+        else:
+            first, author = whole_problem(self._sandbox, problem, WHOLE_ON_PURPOSE), "by setting"
         first = replace(first, decomposition_id="d1", cause=Cause.INITIAL)
-        self._run.record(ev.DecompositionProposed(first, self._agents.decomposer.name))
+        self._run.record(ev.DecompositionProposed(first, author))
         reason = first.fallback or f"{len(first.subproblems)} subproblems"
         self._run.record(ev.TopologyChanged("d1", Cause.INITIAL, By.ENGINE, reason=reason))
+
+    def _first_valid(self, problem: Problem) -> Decomposition:
+        """The first worker's that passed every check; the others are cancelled. Else the fallback."""
+        names = []
+        for number, work in enumerate(self._agents.decomposer.workers(problem), start=1):
+            names.append(f"decompose {number}")
+            self._desk.start(names[-1], work)
+        reasons = []
+        while (finished := self._desk.next()) is not None:
+            if finished.error is None:
+                for name in names:
+                    self._desk.drop(name)
+                found: Decomposition = finished.value
+                return found
+            reasons.append(str(finished.error))
+            if len(names) > 1:
+                self._run.record(ev.DecompositionRejected(Cause.INITIAL, f"{finished.name}: {finished.error}"))
+        return self._agents.decomposer.whole(problem, reasons[-1] if reasons else "no decomposer")
 
     def revise(self, iteration: int) -> None:
         """EvolveSubproblemTopology for one iteration (paper, Algorithm 2)."""
         state = self._run.state
         config = state.config
-        if iteration >= 2 and checks_disagree(state):
+        if config.decompose and iteration >= 2 and checks_disagree(state):
             self._total_fuse()
-        elif iteration % config.period == 0 and iteration >= 2:
+        elif config.decompose and iteration % config.period == 0 and iteration >= 2:
             failing = failing_parts(state)
             if failing:
                 self._change(Cause.SPLIT, lambda now: self._split_all(now, failing))
@@ -107,8 +134,10 @@ class Topology:
         return now
 
     def _split(self, now: Decomposition, target: str, hint: str) -> Decomposition:
-        revision = self._agents.splitter.split(self._problem(), now, (target,), hint)
-        return self._checked(now, revision, Cause.SPLIT)
+        task = replace(revise_task(self._run, (target,), hint), current=now)
+        checker = _Checker(self, now, Cause.SPLIT)
+        work = self._agents.splitter.split(task, checker.check)
+        return checker.passed(self._desk.settle(f"split {target}", work))
 
     def _fuse(self, now: Decomposition, targets: tuple[str, ...], hint: str) -> Decomposition:
         """The given neighbours; with none given the agent chooses, and pinned ones are passed over."""
@@ -122,21 +151,26 @@ class Topology:
         refusal = "fewer than two neighbouring subproblems are free to fuse"
         for choice in choices:
             try:
-                revision = self._agents.fuser.fuse(self._problem(), now, choice, hint)
-                return self._checked(now, revision, Cause.FUSE)
+                return self._fuse_one(now, choice, hint)
             except (AgentDeclined, DecompositionError) as said:
                 refusal = str(said)
         raise AgentDeclined(refusal)
 
-    def _checked(self, now: Decomposition, revision: Revision, cause: Cause) -> Decomposition:
-        """The revision as a decomposition with ids never used before. Raises DecompositionError."""
+    def _fuse_one(self, now: Decomposition, targets: tuple[str, ...], hint: str) -> Decomposition:
+        task = replace(revise_task(self._run, targets, hint), current=now)
+        checker = _Checker(self, now, Cause.FUSE)
+        name = f"fuse {'+'.join(targets) or 'any'}"
+        return checker.passed(self._desk.settle(name, self._agents.fuser.fuse(task, checker.check)))
+
+    def checked(
+        self, now: Decomposition, revision: Revision, cause: Cause
+    ) -> tuple[Decomposition, tuple[str, ...]]:
+        """The revision as a decomposition with ids never used before, and the checks' findings on it."""
         parts = self._with_fresh_ids(now, revision.subproblems)
         number = self._run.state.topologies + 1
         proposal = Decomposition(f"d{number}", cause, parts, revision.top_level, revision.weight_map)
         report = check(self._sandbox, self._problem(), proposal)
-        if report.findings:
-            raise DecompositionError("; ".join(report.findings[:3]))
-        return with_report(proposal, report)
+        return with_report(proposal, report), report.findings
 
     def _with_fresh_ids(self, now: Decomposition, parts: tuple[Subproblem, ...]) -> tuple[Subproblem, ...]:
         used = {*self._run.state.subproblems, *now.ids}
@@ -170,6 +204,31 @@ class Topology:
         problem = self._run.state.problem
         assert problem is not None
         return problem
+
+
+class _Checker:
+    """The check that an agent may ask for while it works; what passed last is not checked again."""
+
+    def __init__(self, topology: Topology, now: Decomposition, cause: Cause) -> None:
+        self._topology = topology
+        self._now = now
+        self._cause = cause
+        self._last: tuple[Revision, Decomposition] | None = None
+
+    def check(self, revision: Revision) -> tuple[str, ...]:
+        made, findings = self._topology.checked(self._now, revision, self._cause)
+        if not findings:
+            self._last = (revision, made)
+        return findings
+
+    def passed(self, revision: Revision) -> Decomposition:
+        """Raises DecompositionError where it does not pass."""
+        if self._last is None or self._last[0] != revision:
+            findings = self.check(revision)
+            if findings:
+                raise DecompositionError("; ".join(findings[:3]))
+        assert self._last is not None
+        return self._last[1]
 
 
 def failing_parts(state: RunState) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mkevolve_core.builtin.immediate import at_once
 from mkevolve_core.domain import (
     Baseline,
     Cause,
@@ -27,7 +28,8 @@ from mkevolve_core.domain import (
     Verdict,
 )
 from mkevolve_core.errors import AgentDeclined
-from mkevolve_core.protocols import Judged
+from mkevolve_core.llm.values import Conversation
+from mkevolve_core.protocols import Check, ReviewTask, ReviseTask, WriteTask
 
 TOP = """\
 import torch.nn as nn
@@ -61,8 +63,11 @@ class PlannedDecomposer:
     first: Decomposition
     name: str = "plan"
 
-    def decompose(self, problem: Problem) -> Decomposition:
-        return self.first
+    def workers(self, problem: Problem) -> tuple[Conversation[Decomposition], ...]:
+        return (at_once(lambda: self.first)(),)
+
+    def whole(self, problem: Problem, reason: str) -> Decomposition:
+        raise AssertionError("the plan holds")
 
 
 class HalvingSplitter:
@@ -71,12 +76,11 @@ class HalvingSplitter:
     def __init__(self, whole: tuple[str, ...] = ()) -> None:
         self.whole = whole
 
-    def split(
-        self, problem: Problem, current: Decomposition, targets: tuple[str, ...], hint: str
-    ) -> Revision:
+    @at_once
+    def split(self, task: ReviseTask, check: Check) -> Revision:
         parts: list[Subproblem] = []
-        for old in current.subproblems:
-            if old.subproblem_id not in targets:
+        for old in task.current.subproblems:
+            if old.subproblem_id not in task.targets:
                 parts.append(old)
                 continue
             if old.subproblem_id in self.whole:
@@ -91,8 +95,10 @@ class HalvingSplitter:
 
 
 class JoiningFuser:
-    def fuse(self, problem: Problem, current: Decomposition, targets: tuple[str, ...], hint: str) -> Revision:
-        chosen = targets or (current.flow[0] if current.flow else ())
+    @at_once
+    def fuse(self, task: ReviseTask, check: Check) -> Revision:
+        current = task.current
+        chosen = task.targets or (current.flow[0] if current.flow else ())
         if len(chosen) < 2:
             raise AgentDeclined("nothing to fuse")
         parts: list[Subproblem] = []
@@ -113,22 +119,23 @@ class CountingWriter:
     name: str = "built-in"
     seen: list[tuple[str, str | None, tuple[str, ...]]] = field(default_factory=list)
 
-    def write(
-        self, subproblem: Subproblem, parent: Judged | None, ordinal: int, hints: tuple[str, ...]
-    ) -> Draft:
+    @at_once
+    def write(self, task: WriteTask) -> Draft:
+        subproblem = task.subproblem
         if subproblem.subproblem_id in self.beyond:
             raise AgentDeclined("beyond this writer")
-        origin = parent.candidate.candidate_id if parent else None
-        self.seen.append((subproblem.subproblem_id, origin, hints))
-        return Draft(f"source of {subproblem.name} {ordinal} from {origin}", self.name)
+        origin = task.parent.candidate.candidate_id if task.parent else None
+        self.seen.append((subproblem.subproblem_id, origin, task.hints))
+        return Draft(f"source of {subproblem.name} {task.ordinal} from {origin}", self.name)
 
 
 class LenientReviewer:
     def __init__(self, objects_to: str = "\0") -> None:
         self.objects_to = objects_to
 
-    def review(self, source: str, verdict: Verdict) -> Review:
-        bad = self.objects_to in source
+    @at_once
+    def review(self, task: ReviewTask) -> Review:
+        bad = self.objects_to in task.source
         return Review(Outcome.CHEAT if bad else Outcome.CORRECT, self.objects_to if bad else "")
 
 

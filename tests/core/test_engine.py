@@ -9,6 +9,7 @@ import pytest
 
 from mkevolve_core import events as ev
 from mkevolve_core.config import build_config
+from mkevolve_core.desk import NoCalls
 from mkevolve_core.domain import Cause, Command, CommandKind, Problem, RunPhase
 from mkevolve_core.engine import Clock, Engine
 from mkevolve_core.folding import fold
@@ -49,7 +50,7 @@ class Setup:
         )
         sandbox = fakes.AgreeingSandbox(self.findings)
         clock = Clock(lambda: 0.0, lambda seconds: None)
-        return Engine(run, agents, self.judge, sandbox, self.inbox, clock, self.park_when)
+        return Engine(run, agents, self.judge, sandbox, self.inbox, NoCalls(), clock, self.park_when)
 
     def ms(self, source: str) -> float | None:
         """Later candidates are faster."""
