@@ -216,6 +216,7 @@ def doctor(runs_dir: RunsDir = None, as_json: AsJson = False) -> None:
     """What this machine offers: device, versions, isolation, folders."""
     with LocalSandbox() as sandbox:
         facts = dataclasses.asdict(device_facts(sandbox))
+    del facts["functions"]  # for prompts
     folder = _runs_dir(runs_dir)
     facts["runs_dir"] = str(folder.absolute())
     facts["runs_dir_writable"] = os.access(_nearest(folder), os.W_OK)

@@ -17,6 +17,11 @@ class Gpu:
     capability: tuple[int, int]
     memory_mb: int
     shared_limit: int | None  # bytes for one program
+    multiprocessors: int | None = None
+    shared_memory: int | None = None  # bytes of one multiprocessor
+    registers: int | None = None  # 32-bit ones of one multiprocessor
+    l2: int | None = None  # bytes
+    bandwidth: int | None = None  # bytes a second, the memory's best
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +33,7 @@ class DeviceFacts:
     isolation: str
     gpus: tuple[Gpu, ...] = ()
     trouble: str = ""
+    functions: tuple[str, ...] = ()  # names in triton.language
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +57,20 @@ def device_facts(sandbox: LocalSandbox) -> DeviceFacts:
     gpus = tuple(_read_gpu(gpu) for gpu in plain["gpus"])
     versions = {name: str(plain[name]) for name in ("python", "torch", "triton")}
     name = find_place(gpus, sandbox.device).name
-    return DeviceFacts(name, versions, sandbox.isolation, gpus, trouble)
+    functions = tuple(str(name) for name in plain["functions"])
+    return DeviceFacts(name, versions, sandbox.isolation, gpus, trouble, functions)
 
 
 def _read_gpu(plain: dict[str, object]) -> Gpu:
-    capability, shared = plain["capability"], plain["shared_limit"]
+    capability = plain["capability"]
     assert isinstance(capability, list)
+    known = ("shared_limit", "multiprocessors", "shared_memory", "registers", "l2", "bandwidth")
+    numbers = {name: value if isinstance(value := plain.get(name), int) else None for name in known}
     return Gpu(
         name=str(plain["name"]),
         capability=(int(capability[0]), int(capability[1])),
         memory_mb=int(str(plain["memory_mb"])),
-        shared_limit=shared if isinstance(shared, int) else None,
+        **numbers,
     )
 
 
