@@ -1,0 +1,1 @@
+"""Calls answered through files, by people or by any program: the folder, the claims, both of its sides."""
