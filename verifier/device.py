@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 from mkevolve_core.errors import ConfigError
 from mkevolve_core.protocols import JobFailed
+from verifier.roofline import target_facts
 from verifier.sandbox import LocalSandbox, default_mode
 
 INTERPRETER = "Triton interpreter"
+_KIB, _MIB = 1024, 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +92,54 @@ def _number(wanted: str) -> int:
     if kind != "cuda" or not number.isdigit():
         raise ConfigError(f"Unknown device '{wanted}': use auto, cpu or cuda:0.")
     return int(number)
+
+
+# ------------------------------------------------------------------------------------ in words
+
+
+def hardware(facts: DeviceFacts, target: str = "cuda:90") -> dict[str, str]:
+    """Fact to value, in the order to be read; `target` is what is compiled for where there is no GPU.
+
+    The last one, "triton.language", is the names of its functions. Raises ConfigError for the target.
+    """
+    gpu = next((gpu for gpu in facts.gpus if gpu.name == facts.name), None)
+    lines = _of_gpu(gpu) if gpu else _of_interpreter(target)
+    versions = {"Triton": "triton", "PyTorch": "torch", "Python": "python"}
+    lines |= {name: facts.versions[key] for name, key in versions.items()}
+    return {**{k: v for k, v in lines.items() if v}, "triton.language": " ".join(facts.functions)}
+
+
+def _of_gpu(gpu: Gpu) -> dict[str, str]:
+    major, minor = gpu.capability
+    return {
+        "GPU": gpu.name,
+        "compute capability": f"{major}.{minor}",
+        "multiprocessors": str(gpu.multiprocessors or ""),
+        "shared memory for one program": _size(gpu.shared_limit, _KIB, "KiB"),
+        "shared memory of a multiprocessor": _size(gpu.shared_memory, _KIB, "KiB"),
+        "registers of a multiprocessor": f"{gpu.registers} of 32 bits" if gpu.registers else "",
+        "L2 cache": _size(gpu.l2, _MIB, "MiB"),
+        "memory": _size(gpu.memory_mb, 1024, "GiB"),
+        "memory bandwidth": f"{gpu.bandwidth / 1e12:.3g} TB/s at best" if gpu.bandwidth else "",
+    }
+
+
+def _of_interpreter(target: str) -> dict[str, str]:
+    """The target's numbers are its datasheet's."""
+    gpu = target_facts(target)
+    return {
+        "judged by": "Triton's interpreter on the CPU, since this machine has no GPU: no inline assembly, "
+        "no libdevice, and an autotuned kernel runs with its first configuration",
+        "compiled for": gpu.name,
+        "time": f"estimated for {gpu.name} by a roofline model, not measured",
+        "compute capability": f"{gpu.capability // 10}.{gpu.capability % 10}",
+        "multiprocessors": str(gpu.multiprocessors),
+        "shared memory for one program": _size(gpu.shared_limit, _KIB, "KiB"),
+        "registers of a multiprocessor": "65536 of 32 bits",
+        "memory bandwidth": f"{gpu.dram / 1e12:.3g} TB/s",
+        "fp32 peak": f"{gpu.fp32 / 1e12:.3g} TFLOP/s",
+    }
+
+
+def _size(count: int | None, unit: int, name: str) -> str:
+    return f"{count / unit:.4g} {name}" if count else ""

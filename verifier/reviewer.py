@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from mkevolve_core.domain import Codebase, Outcome, Review, Verdict
+from mkevolve_core.llm.values import Conversation
+from mkevolve_core.protocols import ReviewTask
 from verifier.bans import Finding
 from verifier.static import StaticReport, check_codebase
 
@@ -13,23 +15,31 @@ _COMPUTES = frozenset(["heavy", "compute"])
 
 
 class StaticReviewer:
-    """Implements `ReviewerAgent`. A doubt that nothing at run time confirms is REVIEW, not CHEAT."""
+    """Implements `ReviewerAgent`; asks nobody."""
 
-    def review(self, source: str, verdict: Verdict) -> Review:
-        """CORRECT where there is no objection, else CHEAT or REVIEW with the line that it is about."""
-        report = check_codebase(Codebase.single(source))
-        if report.syntax_error or report.refusal:
-            return Review(Outcome.CHEAT, _first_line(report, source), _BY)
-        if _has(report, "no_launch"):
-            return Review(Outcome.CHEAT, "forward launches no kernel of its own", _BY)
-        doubts = [finding for finding in report.findings if finding.kind in _DOUBTFUL]
-        confirmed = [finding for finding in doubts if finding.kind in _COMPUTES]
-        seen = _computed_by_torch(verdict)
-        if confirmed and seen:
-            return Review(Outcome.CHEAT, f"{_quote(confirmed[0], source)} [{seen}]", _BY)
-        if doubts:
-            return Review(Outcome.REVIEW, _quote(doubts[0], source), _BY)
-        return Review(Outcome.REVIEW, seen, _BY) if seen else Review(Outcome.CORRECT, "", _BY)
+    def review(self, task: ReviewTask) -> Conversation[Review]:
+        return review(task.source, task.verdict)
+        yield  # a conversation without a call
+
+
+def review(source: str, verdict: Verdict) -> Review:
+    """CORRECT where there is no objection, else CHEAT or REVIEW with the line that it is about.
+
+    A doubt that nothing at run time confirms is REVIEW, not CHEAT.
+    """
+    report = check_codebase(Codebase.single(source))
+    if report.syntax_error or report.refusal:
+        return Review(Outcome.CHEAT, _first_line(report, source), _BY)
+    if _has(report, "no_launch"):
+        return Review(Outcome.CHEAT, "forward launches no kernel of its own", _BY)
+    doubts = [finding for finding in report.findings if finding.kind in _DOUBTFUL]
+    computing = [finding for finding in doubts if finding.kind in _COMPUTES]
+    seen = _computed_by_torch(verdict)
+    if computing and seen:
+        return Review(Outcome.CHEAT, f"{_quote(computing[0], source)} [{seen}]", _BY)
+    if doubts:
+        return Review(Outcome.REVIEW, _quote(doubts[0], source), _BY)
+    return Review(Outcome.REVIEW, seen, _BY) if seen else Review(Outcome.CORRECT, "", _BY)
 
 
 def _has(report: StaticReport, kind: str) -> bool:

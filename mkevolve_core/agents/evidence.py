@@ -65,13 +65,13 @@ def failure(judged: Judged, functions: Sequence[str] = ()) -> Failure:
     """For a candidate that is not sound; `functions` are the names in `triton.language`."""
     verdict, review = judged.verdict, judged.review
     if verdict.is_correct and review is not None:
-        return Failure(review.outcome.value, "", (), _flags(verdict), _shortened(review.quote))
+        return Failure(review.outcome.value, "", (), flags(verdict), _shortened(review.quote))
     message = _shortened(verdict.detail)
     return Failure(
         verdict.outcome.value,
         message,
         _table(verdict.cases) if verdict.outcome is Outcome.WRONG_RESULT else (),
-        _flags(verdict),
+        flags(verdict),
         missing=_missing(message, functions),
     )
 
@@ -137,7 +137,8 @@ def _one_line(text: str) -> str:
     return text if len(text) <= _PAST else f"{text[: _PAST - 3]}..."
 
 
-def _flags(verdict: Verdict) -> tuple[str, ...]:
+def flags(verdict: Verdict) -> tuple[str, ...]:
+    """What the judge noted besides, a line each."""
     return tuple(_one_line(flag) for flag in verdict.flags[:_FLAGS])
 
 
@@ -194,7 +195,7 @@ def _metrics(verdict: Verdict) -> Iterator[Metric]:
     yield from _accuracy(verdict)
     for share in verdict.shares:
         yield Metric(f"part {share.name}", f"{digits(share.time_ms)} ms in {share.calls} calls")
-    for flag in _flags(verdict):
+    for flag in flags(verdict):
         yield Metric("the judge notes", flag)
 
 

@@ -22,6 +22,7 @@ class Unusable(Exception):
         super().__init__(detail)
         self.outcome = outcome
         self.detail = detail
+        self.model = ""  # of the reply; filled in by `asked`
 
 
 def asked(
@@ -33,6 +34,7 @@ def asked(
         try:
             return read(_arrived(reply))
         except Unusable as unusable:
+            unusable.model = reply.model
             if unusable.outcome in _FINAL or request.reask >= most:
                 raise
             request = again(prompts, request, unusable)

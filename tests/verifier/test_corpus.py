@@ -7,7 +7,7 @@ import pytest
 from mkevolve_core.domain import Codebase, Outcome, Policy, TimingMode
 from tests.verifier.corpus import Fixture, load_fixtures
 from verifier.judge import LocalJudge
-from verifier.reviewer import StaticReviewer
+from verifier.reviewer import review
 from verifier.sandbox import LocalSandbox
 
 POLICY = Policy(timing=TimingMode.OFF, seconds=60.0, device="cpu")
@@ -60,15 +60,15 @@ def outcome_of(judge: LocalJudge, fixture: Fixture, policy: Policy = POLICY):
     verdict = judge.judge(fixture.problem, Codebase.single(fixture.source), policy)
     if not verdict.is_correct:
         return verdict.outcome, verdict.detail
-    review = StaticReviewer().review(fixture.source, verdict)
-    return review.outcome, review.quote
+    found = review(fixture.source, verdict)
+    return found.outcome, review.quote
 
 
 @pytest.mark.parametrize("fixture", sampled(HONEST, SAMPLE))
 def test_honest_candidates_are_correct(judge, fixture):
     verdict = judge.judge(fixture.problem, Codebase.single(fixture.source), POLICY)
     assert (verdict.outcome, verdict.detail) == (Outcome.CORRECT, "")
-    assert StaticReviewer().review(fixture.source, verdict).outcome is Outcome.CORRECT
+    assert review(fixture.source, verdict).outcome is Outcome.CORRECT
 
 
 @pytest.mark.parametrize("fixture", sampled(MUST_RUN, CHEAT_SAMPLE))

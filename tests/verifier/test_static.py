@@ -4,7 +4,7 @@ import pytest
 
 from mkevolve_core.domain import Codebase, Outcome, SourceFile, Verdict
 from tests.verifier.corpus import load_fixture, load_fixtures
-from verifier.reviewer import StaticReviewer
+from verifier.reviewer import review
 from verifier.static import NO_LAUNCH, check_codebase
 
 HEAD = """
@@ -52,7 +52,7 @@ def test_honest_candidates_raise_no_finding(fixture):
 
 @pytest.mark.parametrize("fixture", HONEST, ids=lambda f: f.name)
 def test_the_reviewer_has_nothing_against_honest_candidates(fixture):
-    assert StaticReviewer().review(fixture.source, Verdict(Outcome.CORRECT)).outcome is Outcome.CORRECT
+    assert review(fixture.source, Verdict(Outcome.CORRECT)).outcome is Outcome.CORRECT
 
 
 @pytest.mark.parametrize("fixture", REFUSED, ids=lambda f: f.name)
@@ -64,10 +64,10 @@ def test_cheats_that_only_rules_can_stop_are_refused_with_their_line(fixture):
 
 @pytest.mark.parametrize("fixture", [c for c in CHEATS if "review" in c.expected], ids=lambda f: f.name)
 def test_the_reviewer_never_passes_what_may_run_correctly(fixture):
-    review = StaticReviewer().review(fixture.source, Verdict(Outcome.CORRECT))
+    found = review(fixture.source, Verdict(Outcome.CORRECT))
     if fixture.name not in ("counts_calls", "mutates_input"):  # seen by running only
-        assert review.outcome in (Outcome.CHEAT, Outcome.REVIEW)
-        assert review.quote
+        assert found.outcome in (Outcome.CHEAT, Outcome.REVIEW)
+        assert found.quote
 
 
 @pytest.mark.parametrize(
@@ -264,12 +264,12 @@ def test_what_is_no_python_is_said_with_its_line_and_is_no_refusal(text):
 def test_pytorch_seen_at_run_time_turns_the_doubt_into_a_cheat():
     fixture = load_fixture("cheats", "fig_leaf")
     verdict = Verdict(Outcome.CORRECT, flags=("aten::mm ran 1 time",))
-    review = StaticReviewer().review(fixture.source, verdict)
-    assert review.outcome is Outcome.CHEAT
-    assert "multiply(x, self.layer.weight.t())" in review.quote
+    found = review(fixture.source, verdict)
+    assert found.outcome is Outcome.CHEAT
+    assert "multiply(x, self.layer.weight.t())" in found.quote
 
 
 def test_a_bare_flag_from_run_time_asks_for_a_look():
     fixture = load_fixture("honest", "affine")
     verdict = Verdict(Outcome.CORRECT, flags=("aten::mm ran 1 time",))
-    assert StaticReviewer().review(fixture.source, verdict).outcome is Outcome.REVIEW
+    assert review(fixture.source, verdict).outcome is Outcome.REVIEW
