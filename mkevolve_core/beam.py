@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from mkevolve_core.domain import Outcome, Verdict
+from mkevolve_core.ids import ordinal_of
 from mkevolve_core.state import CandidateState
 
 # The nearer to a correct result, the better worth debugging (paper, section 3: generate, debug, optimize).
@@ -25,7 +26,7 @@ _FARTHEST = 99
 def ranked(candidates: Iterable[CandidateState]) -> list[CandidateState]:
     """Best first: by reward, then by nearness to correct, then by the error's magnitude, then the newer."""
     judged = [one for one in candidates if one.verdict is not None and one.rejected is None]
-    newest_first = list(reversed(judged))
+    newest_first = sorted(reversed(judged), key=lambda one: -ordinal_of(one.candidate.candidate_id))
     return sorted(newest_first, key=_rank, reverse=True)
 
 

@@ -9,6 +9,7 @@ MKEvolveError
 ├── NoDraft           one call of a writer came to nothing; no candidate, no verdict
 ├── LLMBlocked        the provider would refuse every call (key, bill, model): the run parks
 ├── BudgetExhausted   a limit on money, calls, tokens or minutes is reached: the run ends, resumable
+├── ReplayError       a replay has left its recording
 ├── JournalError      a journal cannot be read or written (exit 3)
 └── SandboxError      our own process failed: retried, never a verdict, never in a prompt (exit 3)
 
@@ -55,6 +56,10 @@ class LLMBlocked(MKEvolveError):
 
 
 class BudgetExhausted(MKEvolveError):
+    pass
+
+
+class ReplayError(MKEvolveError):
     pass
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mkevolve_core.llm.values import Role
 
+STATIC = "static"  # as the provider of role review: the static rules alone, no call
 KINDS = ("anthropic", "openai_chat", "openai_responses", "mailbox")
 
 
