@@ -112,6 +112,8 @@ class Desk:
         self._done = deque(done for done in self._done if done.name != name)
 
     def _take_one(self, meanwhile: Callable[[], None]) -> None:
+        for paid in self._calls.unwanted():
+            self._tell(paid)
         reply = self._calls.next(POLL_SECONDS)
         if reply is not None:
             self._all_wait_since = None
@@ -124,12 +126,16 @@ class Desk:
         name = self._slots.pop(reply.slot, None)
         if reply.failure is FailureKind.BUDGET:
             raise BudgetExhausted(reply.detail)
-        if reply.slot not in self._run.state.slots:
-            self._run.record(_event_of(reply), within=CALL_SECONDS)
+        self._tell(reply)
         if reply.failure in BLOCKING:
             raise LLMBlocked(reply.detail)
         if name is not None and name in self._works:
             self._advance(name, reply)
+
+    def _tell(self, reply: Reply) -> None:
+        """Each call once: a resumed run takes replies again that its journal has already."""
+        if reply.slot not in self._run.state.slots:
+            self._run.record(_event_of(reply), within=CALL_SECONDS)
 
     def _advance(self, name: str, reply: Reply | None) -> None:
         try:
@@ -213,6 +219,9 @@ class NoCalls:
 
     def cancel(self, slot: str) -> None:
         return None
+
+    def unwanted(self) -> tuple[Reply, ...]:
+        return ()
 
     def waiting(self) -> Waiting:
         return Waiting()

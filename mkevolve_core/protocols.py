@@ -21,7 +21,8 @@ from mkevolve_core.domain import (
     Verdict,
 )
 from mkevolve_core.events import Entry, Event
-from mkevolve_core.llm.values import Conversation, Reply, Request, Waiting
+from mkevolve_core.llm.values import Conversation, Reply, Request
+from mkevolve_core.llm.values import Waiting as Waiting  # of Calls; whoever has Calls has this
 
 
 class Journal(Protocol):
@@ -91,6 +92,10 @@ class Calls(Protocol):
 
     def cancel(self, slot: str) -> None:
         """Its reply is no longer wanted; unknown and finished slots are ignored."""
+        ...
+
+    def unwanted(self) -> tuple[Reply, ...]:
+        """Cancelled calls that were sent all the same, each given once: they are paid."""
         ...
 
     def waiting(self) -> Waiting: ...

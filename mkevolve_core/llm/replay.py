@@ -62,6 +62,9 @@ class ReplayCalls:
         if self._open.pop(slot, None) is not None:
             self._cancelled.add(slot)
 
+    def unwanted(self) -> tuple[Reply, ...]:
+        return ()  # `next` gives them in their recorded place
+
     def waiting(self) -> Waiting:
         return Waiting(open=len(self._open))
 

@@ -196,6 +196,9 @@ class Unanswered:
     def cancel(self, slot: str) -> None:
         self.open.remove(slot)
 
+    def unwanted(self) -> tuple[Reply, ...]:
+        return ()
+
     def waiting(self) -> Waiting:
         return Waiting(open=len(self.open), with_people=len(self.open))
 
