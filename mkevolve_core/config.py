@@ -137,6 +137,12 @@ def sandbox_environment() -> dict[str, str]:
     return {name: os.environ[name] for name in keep if name in os.environ}
 
 
+def answerer_environment() -> dict[str, str]:
+    """For a command that answers requests: what a program needs to find itself and its settings; no keys."""
+    keep = ("PATH", "HOME", "USER", "SHELL", "LANG", "LC_ALL", "TERM", "TMPDIR")
+    return {name: os.environ[name] for name in keep if name in os.environ}
+
+
 def _toml_value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]

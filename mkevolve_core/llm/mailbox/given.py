@@ -7,6 +7,7 @@ import os
 import re
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from mkevolve_core.llm.mailbox.marker import Marker, read_marker
 
 ANSWER, MARKER, FILES = "answer.md", "answer.json", "files"
 _MAX_FILES = 64
+_REJECTED = re.compile(r"(?:answer|files)\.rejected-(\d{1,4})(?:\.md)?")
 _FILE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
 
@@ -63,6 +65,29 @@ class Settling:
 
     def forget(self) -> None:
         self._seen.clear()
+
+
+def rejected(folder: Path, name: str, number: int) -> Path:
+    """answer.md → answer.rejected-2.md, files → files.rejected-2"""
+    return folder / f"{Path(name).stem}.rejected-{number}{Path(name).suffix}"
+
+
+def rejects(folder: Path) -> int:
+    """How many answers to a request could not be used: the highest number of one. Raises OSError."""
+    return max(numbers(_REJECTED, folder), default=0)
+
+
+def is_answered(folder: Path) -> bool:
+    """Somebody has answered and the engine has yet to look. Raises OSError."""
+    names = set(os.listdir(folder))  # noqa: PTH208
+    return {FILES, MARKER} <= names or (ANSWER in names and (folder / ANSWER).lstat().st_size > 0)
+
+
+def numbers(pattern: re.Pattern[str], folder: Path) -> Iterator[int]:
+    """The numbers in the names that fit. Raises OSError."""
+    for name in os.listdir(folder):  # noqa: PTH208  names alone, and quickly
+        if found := pattern.fullmatch(name):
+            yield int(found[1])
 
 
 def find_given(folder: Path, settling: Settling, ahead: float) -> tuple[bool, Given | None]:

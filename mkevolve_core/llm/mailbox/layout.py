@@ -147,7 +147,7 @@ class Posting:
 
 def posting(request: Request, run_id: str, now: float) -> Posting:
     prompt = request.prompt.encode("utf-8", "backslashreplace")
-    sha = hashlib.sha256(prompt).hexdigest()
+    sha = hashlib.sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest()  # as in the ledger
     request_id = f"{_stem(request)}-{sha[:12]}"
     facts = {
         "protocol": PROTOCOL,

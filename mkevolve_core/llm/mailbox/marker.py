@@ -64,12 +64,5 @@ def usage_from(plain: Any) -> Usage:
     return Usage(**counts, known=True, raw=json.dumps(counts))
 
 
-def total(usages: list[Usage]) -> Usage:
-    """Known only if all are."""
-    sums = {key: sum(getattr(usage, key) for usage in usages) for key in _CLASSES}
-    known = bool(usages) and all(usage.known for usage in usages)
-    return Usage(**sums, known=known, raw=json.dumps(sums) if known else "")
-
-
 def _is_count(value: Any) -> bool:
     return type(value) is int and 0 <= value <= _MAX_TOKENS

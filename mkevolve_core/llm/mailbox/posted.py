@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import time
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from mkevolve_core.llm.mailbox.contract import complaint
 from mkevolve_core.llm.mailbox.files import (
@@ -23,9 +21,10 @@ from mkevolve_core.llm.mailbox.files import (
     sync_folder,
     write_whole,
 )
-from mkevolve_core.llm.mailbox.given import ANSWER, MARKER, Given, Settling, find_given
+from mkevolve_core.llm.mailbox.given import ANSWER, MARKER, Given, Settling, find_given, rejected, rejects
 from mkevolve_core.llm.mailbox.layout import Mailbox, Posting
-from mkevolve_core.llm.mailbox.marker import Marker, marker_from, read_marker, total
+from mkevolve_core.llm.mailbox.marker import Marker, marker_from, read_marker
+from mkevolve_core.llm.tokens import add_up
 from mkevolve_core.llm.values import CallFailed, Expects, FailureKind, Usage
 
 MAX_REJECTS = 3
@@ -91,11 +90,15 @@ class Posted:
         if given is None:
             self._break_lock(ahead)
             return None
-        problem = given.problem or complaint(Expects(self._posting.facts["expects"]), given.text)
+        problem = given.problem or self._complaint(given.text)
         if problem is None:
             return self._accept(given)
         self._reject(given, problem)
         return None
+
+    def _complaint(self, text: str) -> str | None:
+        prompt = self._posting.prompt.decode()
+        return complaint(Expects(self._posting.facts["expects"]), prompt, text)
 
     def _accept(self, given: Given) -> Accepted:
         """The text first: a slow writer may have the file open still."""
@@ -109,20 +112,22 @@ class Posted:
 
     def _reject(self, given: Given, problem: str) -> None:
         """Make room for the next answer, then say what was wrong with this one."""
-        number = _rejects(self._folder) + 1
+        number = rejects(self._folder) + 1
         for name in (MARKER, given.name):
             with suppress(FileNotFoundError):
-                (self._folder / name).rename(_rejected(self._folder, name, number))
+                (self._folder / name).rename(rejected(self._folder, name, number))
         self._settling.forget()
-        moved = _rejected(self._folder, given.name, number)
+        moved = rejected(self._folder, given.name, number)
         if given.stamp and stamp_of(moved) != given.stamp and stamp_of(self._folder / ANSWER) is None:
             moved.rename(self._folder / ANSWER)  # written anew between the look and the move
             return
         lock_of(self._folder / ANSWER).unlink(missing_ok=True)
         self._explain(number, problem)
         if number >= MAX_REJECTS:
+            spent = self._spent()
             self.close("rejected", given.marker.name, detail=problem)
-            raise CallFailed(FailureKind.REJECTED, f"{number} answers could not be used; the last: {problem}")
+            sentence = f"{number} answers could not be used; the last: {problem}"
+            raise CallFailed(FailureKind.REJECTED, sentence, usage=spent)
 
     def _explain(self, number: int, problem: str) -> None:
         text = (
@@ -132,15 +137,16 @@ class Posted:
 
     def _explain_last_reject(self) -> None:
         """An engine that was killed between the two halves of a reject left no feedback."""
-        number = _rejects(self._folder)
+        number = rejects(self._folder)
         if number and not (self._folder / f"feedback-{number}.md").exists():
             self._explain(number, "it does not have the form that the prompt asks for.")
 
-    def _spent(self, usage: Usage) -> Usage:
-        """Rejected answers cost as well."""
-        rejected = range(1, _rejects(self._folder) + 1)
-        markers = [read_marker(_rejected(self._folder, MARKER, number)) for number in rejected]
-        return total([*(marker.usage if marker else Usage() for marker in markers), usage])
+    def _spent(self, *last: Usage) -> Usage:
+        """Rejected answers cost as well. Known only if all are."""
+        earlier = range(1, rejects(self._folder) + 1)
+        markers = [read_marker(rejected(self._folder, MARKER, number)) for number in earlier]
+        usages = [*(marker.usage if marker else Usage() for marker in markers), *last]
+        return replace(add_up(usages), known=all(usage.known for usage in usages))
 
     def _break_lock(self, ahead: float) -> None:
         lock = lock_of(self._folder / ANSWER)
@@ -164,16 +170,3 @@ class Posted:
         self._folder.rename(self._mailbox.free_place(self._posting.request_id))
         sync_folder(self._mailbox.closed)
         sync_folder(self._mailbox.open)
-
-
-def _rejected(folder: Path, name: str, number: int) -> Path:
-    """answer.md → answer.rejected-2.md, files → files.rejected-2"""
-    return folder / f"{Path(name).stem}.rejected-{number}{Path(name).suffix}"
-
-
-def _rejects(folder: Path) -> int:
-    """The highest number of a rejected answer."""
-    found = (
-        re.fullmatch(r"(?:answer|files)\.rejected-(\d{1,4})(?:\.md)?", one.name) for one in folder.iterdir()
-    )
-    return max((int(match[1]) for match in found if match), default=0)
