@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from functools import singledispatchmethod
 
+from rich import markup
 from rich.console import Console
-from rich.markup import escape
 
 from mkevolve_core import events as ev
-from mkevolve_core.domain import Verdict
+from mkevolve_core.domain import Outcome, Verdict
 from mkevolve_core.state import RunState
 
 
@@ -30,10 +30,59 @@ class Progress:
     def _(self, event: ev.RunStarted, state: RunState) -> str:
         config = event.config
         total = config.iterations * config.calls
+        replayed = f" [yellow]replays the recording {escape(event.replay)}[/yellow]" if event.replay else ""
         return (
-            f"[bold]{escape(event.problem.name)}[/bold] as run {event.run_id}: {config.iterations} iterations"
-            f" × {config.calls} calls = {total}, agents {config.agents}, on {escape(event.device)}"
+            f"[bold]{escape(event.problem.name)}[/bold] as run {event.run_id}{replayed}: {config.iterations}"
+            f" iterations × {config.calls} calls = {total}, agents {config.agents}, on {escape(event.device)}"
         )
+
+    @_line.register
+    def _(self, event: ev.Progressed, state: RunState) -> str:
+        return f"[dim]{escape(event.doing)}[/dim]"
+
+    @_line.register
+    def _(self, event: ev.LLMCalled, state: RunState) -> str:
+        cut = f" [yellow]cut off ({escape(event.stop)})[/yellow]" if event.stop != "end" else ""
+        cost = "cost unknown" if event.cost is None else f"${event.cost:.4f}"
+        tokens = (
+            f"{event.tokens_in:,} + {event.tokens_out:,} tokens" if event.tokens_known else "tokens unknown"
+        )
+        return f"{_call(event)}{cut}: {escape(event.model)}, {tokens}, {cost}, {event.seconds:.1f} s"
+
+    @_line.register
+    def _(self, event: ev.LLMFailed, state: RunState) -> str:
+        return f"[yellow]no reply[/yellow] to {_call(event)}: {escape(event.model)}, {escape(event.reason)}"
+
+    @_line.register
+    def _(self, event: ev.StepPlanned, state: RunState) -> str:
+        names = ", ".join(new for new, _ in event.expansions)
+        return f"writing {escape(names)}"
+
+    @_line.register
+    def _(self, event: ev.WritingFailed, state: RunState) -> str:
+        told = f"{event.outcome.replace('_', ' ')}, {event.reason}"
+        return f"[yellow]✗ {event.candidate_id}[/yellow] no candidate: {escape(told)}"
+
+    @_line.register
+    def _(self, event: ev.CandidateReviewed, state: RunState) -> str:
+        review = event.review
+        if review.outcome is Outcome.CORRECT:
+            return ""
+        return f"[yellow]⚑ {event.candidate_id}[/yellow] {review.outcome}: {escape(review.quote)}"
+
+    @_line.register
+    def _(self, event: ev.LimitsChanged, state: RunState) -> str:
+        limits = event.limits
+        given = {name: getattr(limits, name) for name in ("usd", "calls", "output_tokens", "minutes")}
+        told = ", ".join(f"{name} {value:g}" for name, value in given.items() if value is not None)
+        return f"limits: {told or 'none'}"
+
+    @_line.register
+    def _(self, event: ev.PostFuseJudged, state: RunState) -> str:
+        about = f"[bold]post-fuse {event.ordinal}[/bold]"
+        if event.verdict is None:
+            return f"[yellow]✗[/yellow] {about} no draft: {escape(event.note)}"
+        return f"{_mark(event.verdict)} {about} {escape(_words(event.verdict))}"
 
     @_line.register
     def _(self, event: ev.DecompositionProposed, state: RunState) -> str:
@@ -85,11 +134,21 @@ class Progress:
 
     @_line.register
     def _(self, event: ev.StateChanged, state: RunState) -> str:
-        return f"{event.phase} {escape(event.detail)}".strip()
+        return f"{event.phase.replace('_', ' ')} {escape(event.detail)}".strip()
 
     @_line.register
     def _(self, event: ev.RunFinished, state: RunState) -> str:
         return f"[bold]finished[/bold]: {escape(event.reason)}"
+
+
+def escape(text: str) -> str:
+    """What others wrote, shown as it is written: no markup of ours, no control sequence of the terminal."""
+    return markup.escape("".join(char if char.isprintable() else " " for char in text))
+
+
+def _call(event: ev.LLMCalled | ev.LLMFailed) -> str:
+    slot = event.slot or event.subproblem_id or ""
+    return escape(slot if slot.startswith(event.agent) else f"{event.agent} {slot}".strip())
 
 
 def _mark(verdict: Verdict) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 
 from mkevolve_core.codec import to_plain
 from mkevolve_core.domain import Verdict
+from mkevolve_core.events import PostFuseJudged
 from mkevolve_core.state import Best, CandidateState, RunState, SubproblemState
 
 
@@ -15,8 +16,13 @@ def run_as_plain(state: RunState) -> dict[str, Any]:
     return {
         "run": state.run_id,
         "problem": state.problem.name if state.problem else None,
+        "replay": state.replay,
+        "agents": state.config.agents,
+        "roles": _roles(state),
+        "limits": to_plain(state.llm.limits) if state.llm else None,
         "device": state.device,
         "state": str(state.phase),
+        "detail": state.phase_detail,
         "doing": state.doing,
         "finished": state.finished,
         "iteration": state.iteration,
@@ -25,6 +31,7 @@ def run_as_plain(state: RunState) -> dict[str, Any]:
         "missing": list(last.missing) if last else [],
         "best": _best(state.best),
         "best_swapped": _best(state.best_swapped),
+        "postfused": [_postfused(one) for one in state.postfused],
         "spent": to_plain(state.spent),
         "decompositions": [_decomposition(state, name) for name in state.decompositions],
     }
@@ -65,8 +72,27 @@ def _subproblem(part: SubproblemState, state: RunState) -> dict[str, Any]:
         "swapped": part.swapped,
         "chosen": part.chosen,
         "candidates": len(part.candidates),
+        "calls": part.calls,
         "instances": part.subproblem.instances,
         "declined": part.declined,
+    }
+
+
+def _roles(state: RunState) -> dict[str, str]:
+    """Role → "provider/model"; empty for built-in agents."""
+    known = state.llm.roles if state.llm else ()
+    return {str(one.role): f"{one.provider}/{one.model}" for one in known}
+
+
+def _postfused(one: PostFuseJudged) -> dict[str, Any]:
+    verdict = one.verdict
+    return {
+        "ordinal": one.ordinal,
+        "outcome": str(verdict.outcome) if verdict else None,
+        "review": str(one.review.outcome) if one.review else None,
+        "speedup": verdict.speedup if verdict else None,
+        "estimate": verdict.estimate.ratio if verdict and verdict.estimate else None,
+        "note": one.note,
     }
 
 

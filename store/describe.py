@@ -6,6 +6,7 @@ from functools import singledispatch
 
 from mkevolve_core import events as ev
 from mkevolve_core.domain import Outcome, Verdict
+from mkevolve_core.llm.settings import Limits
 from store.numbers import estimate_of
 
 
@@ -42,7 +43,11 @@ def _joined(ids: tuple[str, ...]) -> str:
 @describe.register
 def _(event: ev.RunStarted) -> str:
     on = f" on {event.device}" if event.device else ""
-    return f"Run {event.run_id} of {event.problem.name} started{on} with preset {event.config.preset}."
+    if event.replay:
+        return f"Run {event.run_id} replays the recording {event.replay} of {event.problem.name}{on}."
+    config = event.config
+    by = "agents that ask through the mailbox" if config.agents == "mailbox" else f"{config.agents} agents"
+    return f"Run {event.run_id} of {event.problem.name} started{on}, preset {config.preset}, {by}."
 
 
 @describe.register
@@ -113,15 +118,75 @@ def _(event: ev.BudgetAllocated) -> str:
 
 @describe.register
 def _(event: ev.LLMCalled) -> str:
-    tokens, seconds = event.tokens_in + event.tokens_out, event.seconds
-    of = f" for {event.subproblem_id}" if event.subproblem_id else ""
-    return f"The {event.agent} asked {event.model}{of}: {tokens:,} tokens in {seconds:.1f} s."
+    cut = f", cut off ({event.stop})" if event.stop != "end" else ""
+    tries = f" after {event.attempts} attempts" if event.attempts > 1 else ""
+    call = _call(event)
+    took = f"{_tokens(event)}, {describe_cost(event.cost)}, {event.seconds:.1f} s"
+    return f"{call[:1].upper()}{call[1:]} was answered by {event.model}{cut}{tries}: {took}."
 
 
 @describe.register
 def _(event: ev.LLMFailed) -> str:
-    of = f" for {event.subproblem_id}" if event.subproblem_id else ""
-    return f"The {event.agent} got no reply of {event.model}{of}{_because(event.reason)}."
+    kind = f" ({event.kind.replace('_', ' ')})" if event.kind else ""
+    tries = f" after {event.attempts} attempts" if event.attempts > 1 else ""
+    return f"No reply of {event.model} to {_call(event)}{tries}{kind}{_because(event.reason)}."
+
+
+def describe_cost(cost: float | None) -> str:
+    """ "$0.0512", "cost unknown": what is not known is never called nothing."""
+    return "cost unknown" if cost is None else f"${cost:.4f}" if 0 < cost < 1 else f"${cost:.2f}"
+
+
+def _call(event: ev.LLMCalled | ev.LLMFailed) -> str:
+    """ "generate 4a#17", "review 4a#17 1": the slot, and its role where that does not say it."""
+    about = event.slot or (f"for {event.subproblem_id}" if event.subproblem_id else "")
+    return about if about.startswith(event.agent) else f"{event.agent} {about}".strip()
+
+
+def _tokens(event: ev.LLMCalled) -> str:
+    if not event.tokens_known:
+        return "tokens unknown"
+    cached = f" ({event.tokens_cached / event.tokens_in:.0%} cached)" if event.tokens_cached else ""
+    return f"{event.tokens_in:,} tokens in{cached}, {event.tokens_out:,} out"
+
+
+@describe.register
+def _(event: ev.StepPlanned) -> str:
+    pairs = [f"{new} from {old}" if old else f"{new} from scratch" for new, old in event.expansions]
+    return f"A beam step of {event.subproblem_id} begins: {', '.join(pairs) or 'nothing to write'}."
+
+
+@describe.register
+def _(event: ev.WritingFailed) -> str:
+    word = event.outcome.replace("_", " ")
+    return f"No candidate {event.candidate_id} came of its call, {word}{_because(event.reason)}."
+
+
+@describe.register
+def _(event: ev.LimitsChanged) -> str:
+    return f"The limits of the run are now {describe_limits(event.limits)}."
+
+
+def describe_limits(limits: Limits) -> str:
+    """ "$40.00, 200 calls"; "none" where nothing is limited."""
+    told = [
+        f"${limits.usd:.2f}" if limits.usd is not None else "",
+        f"{limits.calls:,} calls" if limits.calls is not None else "",
+        f"{limits.output_tokens:,} output tokens" if limits.output_tokens is not None else "",
+        f"{limits.minutes:g} minutes" if limits.minutes is not None else "",
+    ]
+    return ", ".join(filter(None, told)) or "none"
+
+
+@describe.register
+def _(event: ev.PostFuseJudged) -> str:
+    about = f"Try {event.ordinal} to fuse all into one file"
+    if event.verdict is None:
+        return f"{about}: no draft{_because(event.note)}."
+    if event.review and event.review.outcome is not Outcome.CORRECT:
+        lowered = f"lowered to {event.review.outcome} by the reviewer ({event.review.by})"
+        return f"{about}: {lowered}{_because(event.review.quote)}."
+    return f"{about}: {describe_verdict(event.verdict)}."
 
 
 @describe.register

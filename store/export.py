@@ -22,7 +22,7 @@ from mkevolve_core.protocols import Artifacts
 from mkevolve_core.state import Best, RunState
 from store.artifacts import encode, sha_of
 from store.numbers import estimate_of
-from store.report import Part, date_of, inputs_of, provenance, render_report
+from store.report import Part, date_of, inputs_of, models_of, provenance, render_report
 
 _TEMPLATES = Path(__file__).with_name("templates")
 _PARTS = "subkernel_implementations"
@@ -125,6 +125,10 @@ def _record(
         "same_as_in_the_run": best.codebase_sha == sha_of(dumps(codebase)) if best.codebase_sha else None,
         "tolerance": {"atol": config.atol, "rtol": config.rtol, "cases": config.cases},
         "timing": {"warmup": config.warmup, "repeats": config.repeats},
+        "agents": config.agents,
+        "models": models_of(state),
+        "spent": to_plain(state.spent),
+        "replay": state.replay,
         "weight_map": [list(pair) for pair in decomposition.weight_map],
         "parts": [provenance(part) for part in parts],
         "files": {path: hashlib.sha256(encode(text)).hexdigest() for path, text in sorted(sources.items())},

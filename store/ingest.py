@@ -20,9 +20,11 @@ from mkevolve_core.domain import Command
 from mkevolve_core.errors import ConfigError, JournalError
 from mkevolve_core.events import Entry
 from mkevolve_core.state import RunState
+from store.entry_rows import entry_rows
 from store.journal import Position, read_from, unknown_name
 from store.liveness import Liveness, liveness
-from store.rows import Rows, entry_rows, view_rows
+from store.numbers import Rows
+from store.rows import view_rows
 from store.run_folder import RunFolder, list_runs
 from store.view import View, advance
 from store.warehouse import Source, Warehouse

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from mkevolve_core.domain import CommandKind, RunPhase
+from mkevolve_core.llm.settings import Limits
 from mkevolve_core.run_files import Heartbeat, boot_id, process_of, read_heartbeat
 from mkevolve_core.state import RunState
 
+OUT_OF_BUDGET = "out of budget"
 _START_S = 60.0  # how long an engine may take to its first entry
 _PROMISE_S = 120.0  # where an entry made no promise
 
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """`word`: queued, starting, running, pausing, paused, parked, stopping, finished, failed, or, seen from
-    outside, stalled (alive, past its promise), crashed (gone without a final event), lost (another boot)."""
+    """`word`: queued, starting, running, pausing, paused, parked, stopping, "out of budget", finished,
+    failed, or, seen from outside, stalled (alive, past its promise), crashed (gone without a final event),
+    lost (another boot)."""
 
     word: str
     evidence: str
@@ -32,6 +36,8 @@ def liveness(folder: Path, state: RunState, now: float) -> Liveness:
     """Never raises: what cannot be read is evidence too."""
     if state.finished is not None:
         return Liveness("finished", f"The engine finished: {state.finished}.")
+    if state.phase is RunPhase.BUDGET_EXHAUSTED:
+        return Liveness(OUT_OF_BUDGET, _out_of_budget(folder.name, state))
     if state.phase in _AT_REST:
         return Liveness(state.phase.value, _said(state))
     beat = read_heartbeat(folder / "engine.json")
@@ -101,6 +107,26 @@ def _starting(folder: Path, pid: int, age: float) -> Liveness:
     return Liveness(
         "stalled", f"Process {pid} is alive and has written no event for {span(age)}. {last}".strip()
     )
+
+
+def _out_of_budget(run_id: str, state: RunState) -> str:
+    """Which limit it was, and the way to go on: with twice as much of it."""
+    told = state.phase_detail.removesuffix(".") or "a limit of the run is reached"
+    key, value = next(iter(reached(state).items()), ("usd", 20.0))
+    return f"{told[0].upper()}{told[1:]}. Go on with: mkevolve resume {run_id} --limit {key}={2 * value:g}"
+
+
+def reached(state: RunState) -> dict[str, float]:
+    """The limits that are set, the one that is used up most first."""
+    spent, limits = state.spent, state.llm.limits if state.llm else Limits()
+    used: Mapping[str, float] = {
+        "usd": spent.cost or 0.0,
+        "calls": sum(spent.by_role.values()) + spent.failed_calls,
+        "output_tokens": spent.tokens_out,
+        "minutes": math.inf if "minute" in state.phase_detail else 0.0,  # the engine alone counts them
+    }
+    given = {key: float(value) for key in used if (value := getattr(limits, key)) is not None}
+    return dict(sorted(given.items(), key=lambda item: -used[item[0]] / max(item[1], 1e-9)))
 
 
 def _said(state: RunState) -> str:

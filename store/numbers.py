@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 
-from mkevolve_core.domain import Verdict
+from mkevolve_core.domain import Timing, Verdict
+
+Row = dict[str, object]
+Rows = dict[str, list[Row]]  # table → rows, without run_id
 
 
 def finite(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
+
+
+def median(timing: Timing | None) -> float | None:
+    """Milliseconds; None where nothing was timed."""
+    return finite(timing.median_ms) if timing else None
 
 
 def estimate_of(verdict: Verdict | None) -> float | None:

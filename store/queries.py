@@ -42,11 +42,8 @@ class Header:
     parts_correct: int
     parts_failing: int
     parts_new: int
-    calls: int
+    calls: int  # kernel-writing
     calls_planned: int
-    other_calls: int
-    tokens: int
-    cost: float | None
     judged: int
     minutes: float  # in which the engine was at work
     started_at: float | None
@@ -56,6 +53,24 @@ class Header:
     finished: str | None
     baseline_ms: float | None  # torch.compile of the whole problem
     fallback: str | None  # why the whole problem is the only subproblem
+    agents: str | None  # "built-in", "llm", "mailbox"
+    replay: str | None  # the recording that is played back
+    llm_calls: int  # replies of language models
+    other_calls: int  # of these, not kernel-writing calls of the budget
+    failed_calls: int  # without a reply
+    tokens: int
+    tokens_in: int
+    tokens_cached: int  # of tokens_in
+    tokens_out: int
+    tokens_unknown: int  # calls whose tokens nobody told
+    cost: float | None  # dollars; None: unknown
+    limit_usd: float | None
+    limit_calls: int | None
+    limit_output_tokens: int | None
+    limit_minutes: float | None
+    postfuse_tries: int
+    postfused_speedup: float | None  # of the best try to fuse all into one file
+    postfused_estimate: float | None
     seq: int
     unreadable: str | None  # why the journal cannot be read, or not to its end
 
@@ -111,6 +126,38 @@ def iterations(warehouse: Warehouse, run_id: str) -> pd.DataFrame:
 def candidates(warehouse: Warehouse, run_id: str, subproblem_id: str | None = None) -> pd.DataFrame:
     """The candidates of a subproblem, or of the run, best first; those that fail come last."""
     return warehouse.frame("candidates", run_id=run_id, subproblem_id=subproblem_id)
+
+
+def missed(warehouse: Warehouse, run_id: str, subproblem_id: str | None = None) -> pd.DataFrame:
+    """Kernel-writing calls that gave no candidate, in order; `outcome` is the writer's, not a verdict's."""
+    return warehouse.frame("missed", run_id=run_id, subproblem_id=subproblem_id)
+
+
+def llm_calls(warehouse: Warehouse, run_id: str, subproblem_id: str | None = None) -> pd.DataFrame:
+    """Calls to language models, in order; "" for those of no subproblem, None for all.
+
+    `candidate_id`: what the call writes or reviews; `tokens_in` holds the cached ones, `cached` is their
+    share (0 to 1); unknown tokens and costs are NA; `failure` is set where no reply came.
+    """
+    return warehouse.frame("llm_calls", run_id=run_id, subproblem_id=subproblem_id)
+
+
+def llm_roles(warehouse: Warehouse, run_id: str) -> pd.DataFrame:
+    """What each role took, "repair" (asked again) apart; a sum with an unknown in it is NA.
+
+    `cost_known` is what the calls with a known price come to, `cost_unknown` how many have none.
+    """
+    return warehouse.frame("llm_roles", run_id=run_id)
+
+
+def postfused(warehouse: Warehouse, run_id: str) -> pd.DataFrame:
+    """Tries to fuse the finished codebase into one file; NA `outcome`: no draft came, `note` says why."""
+    return warehouse.frame("postfused", run_id=run_id)
+
+
+def postfused_verdict(warehouse: Warehouse, run_id: str, seq: int) -> Verdict | None:
+    """The verdict of one row of `postfused`."""
+    return _verdict(warehouse.records("postfused_verdict", run_id=run_id, seq=seq))
 
 
 def verdict(warehouse: Warehouse, run_id: str, candidate_id: str) -> Verdict | None:

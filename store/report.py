@@ -11,7 +11,7 @@ import jinja2
 
 from mkevolve_core.codec import to_plain
 from mkevolve_core.domain import PYTORCH, Subproblem, Timing, Verdict
-from mkevolve_core.state import CandidateState, RunState
+from mkevolve_core.state import CandidateState, RunState, Spent
 from store.describe import describe_verdict
 from store.numbers import estimate_of
 
@@ -107,7 +107,43 @@ def _facts(state: RunState, record: dict[str, object], verdict: Verdict | None) 
         ("KernelBench's rule (allclose 1e-4)", _RULE[verdict.kernelbench_rule if verdict else None]),
         ("weights", (verdict.weights if verdict else "") or "not known"),
         ("versions", ", ".join(f"{k} {v}" for k, v in state.versions.items()) or "not known"),
+        *_written(state),
     ]
+
+
+def _written(state: RunState) -> list[tuple[str, str]]:
+    """Who wrote the subkernels, and what that took; what nobody told is "unknown", never nothing."""
+    spent = state.spent
+    if not (spent.by_role or spent.failed_calls):
+        return [("written by", f"{state.config.agents} agents: no calls to language models"), *_replay(state)]
+    other = f"{spent.other_calls:,} other, {spent.failed_calls:,} without a reply"
+    return [
+        ("written by", "; ".join(f"{role}: {name}" for role, name in models_of(state).items()) or "unknown"),
+        ("calls", f"{spent.calls:,} kernel-writing, {other}"),
+        ("tokens", _tokens(spent)),
+        ("cost", "unknown" if spent.cost is None else f"${spent.cost:.2f}"),
+        *_replay(state),
+    ]
+
+
+def _tokens(spent: Spent) -> str:
+    if spent.tokens_unknown and not spent.tokens_in:
+        return "unknown"
+    cached = f" ({spent.tokens_cached:,} cached)" if spent.tokens_cached else ""
+    more = f", and those of {spent.tokens_unknown:,} calls unknown" if spent.tokens_unknown else ""
+    return f"{spent.tokens_in:,} in{cached}, {spent.tokens_out:,} out{more}"
+
+
+def _replay(state: RunState) -> list[tuple[str, str]]:
+    if state.replay is None:
+        return []
+    return [("replay", f"of the recording {state.replay}: nothing was asked or measured here")]
+
+
+def models_of(state: RunState) -> dict[str, str]:
+    """Role → "provider/model" as the run was told, for the roles that were asked."""
+    known = state.llm.roles if state.llm else ()
+    return {str(one.role): f"{one.provider}/{one.model}" for one in known if one.role in state.spent.by_role}
 
 
 def _row(part: Part) -> dict[str, str]:

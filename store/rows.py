@@ -1,153 +1,17 @@
-"""Rows of the index, as plain values: what an entry adds, and what a view looks like now. Pure."""
+"""Rows of the index that are replaced as a whole: what a view looks like now, as plain values. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import singledispatch
 
-from mkevolve_core import events as ev
-from mkevolve_core.codec import dumps
-from mkevolve_core.domain import Command, RunPhase, Timing, Verdict
-from mkevolve_core.events import Entry, entry_to_plain
-from mkevolve_core.state import CandidateState
-from store.describe import describe
+from mkevolve_core.domain import Command, RunPhase
+from mkevolve_core.llm.settings import Limits
+from mkevolve_core.state import CandidateState, RunState
 from store.layout import drawn_edges
-from store.numbers import estimate_of, finite
-from store.view import Column, Part, View, effective_verdict, lowered
-
-Row = dict[str, object]
-Rows = dict[str, list[Row]]  # table → rows, without run_id
+from store.numbers import Row, Rows, estimate_of, finite, median
+from store.view import Column, Part, View, best_postfused, effective_verdict, lowered
 
 VIEW_TABLES = ("runs", "lanes", "tree", "edges", "iterations", "standing", "commands")
-LOG_TABLES = ("entries", "candidates", "verdicts", "end_to_end", "budgets", "shares")
-
-
-# ------------------------------------------------------------------ what an entry adds
-
-
-def entry_rows(entry: Entry) -> Rows:
-    head: Row = {"seq": entry.seq, "at": entry.at}
-    line = {"kind": type(entry.event).__name__, "sentence": describe(entry.event)}
-    rows: Rows = {"entries": [{**head, **line, "json": dumps(entry_to_plain(entry))}]}
-    for table, row in _added(entry.event):
-        rows.setdefault(table, []).append({**head, **row} if table in _DATED else {"seq": entry.seq, **row})
-    return rows
-
-
-_DATED = ("candidates", "verdicts", "end_to_end")
-
-
-@singledispatch
-def _added(event: object) -> Iterable[tuple[str, Row]]:
-    return ()
-
-
-@_added.register
-def _(event: ev.CandidateProposed) -> Iterable[tuple[str, Row]]:
-    one = event.candidate
-    yield (
-        "candidates",
-        {
-            "candidate_id": one.candidate_id,
-            "subproblem_id": one.subproblem_id,
-            "parent_id": one.parent_id,
-            "author": one.author,
-            "iteration": one.iteration,
-            "source_sha": one.source_sha,
-            "note": one.note or None,
-        },
-    )
-
-
-@_added.register
-def _(event: ev.VerdictReached) -> Iterable[tuple[str, Row]]:
-    yield (
-        "verdicts",
-        {"candidate_id": event.candidate_id, **_verdict(event.verdict), **_details(event.verdict)},
-    )
-
-
-@_added.register
-def _(event: ev.EndToEndEvaluated) -> Iterable[tuple[str, Row]]:
-    where: Row = {"iteration": event.iteration, "after": event.after}
-    found = _verdict(event.verdict) if event.verdict else {}
-    yield (
-        "end_to_end",
-        {
-            **where,
-            **{key: value for key, value in found.items() if key != "reward"},
-            "decomposition_id": event.decomposition_id,
-            "missing": ", ".join(event.missing) or None,
-            "codebase_sha": event.codebase_sha,
-        },
-    )
-    for share in event.verdict.shares if event.verdict else ():
-        yield "shares", {**where, "name": share.name, "time_ms": finite(share.time_ms), "calls": share.calls}
-
-
-@_added.register
-def _(event: ev.BudgetAllocated) -> Iterable[tuple[str, Row]]:
-    for name, calls in event.calls.items():
-        yield (
-            "budgets",
-            {"iteration": event.iteration, "subproblem_id": name, "calls": calls, "reason": event.reason},
-        )
-
-
-def _verdict(verdict: Verdict) -> Row:
-    base = verdict.baseline()
-    return {
-        "outcome": verdict.outcome.value,
-        "detail": verdict.detail or None,
-        "speedup": verdict.speedup,
-        "estimate": estimate_of(verdict),
-        "reward": verdict.reward,
-        **_timing(verdict.measured),
-        "baseline": base.name if base else None,
-        "baseline_ms": _median(base.timing if base else None),
-        "max_error": finite(verdict.max_error),
-        "device": verdict.device or None,
-        "json": dumps_finite(verdict),
-    }
-
-
-def _details(verdict: Verdict) -> Row:
-    need = verdict.resources
-    return {
-        "estimate_ms": finite(verdict.estimate.time_ms) if verdict.estimate else None,
-        "estimate_target": verdict.estimate.target if verdict.estimate else None,
-        "cases_passed": sum(case.passed for case in verdict.cases),
-        "cases": len(verdict.cases),
-        "kernelbench_rule": verdict.kernelbench_rule,
-        "registers": need.registers if need else None,
-        "spills": need.spills if need else None,
-        "shared_bytes": need.shared_bytes if need else None,
-        "shared_limit": need.shared_limit if need else None,
-        "isolation": verdict.isolation or None,
-        "flags": ", ".join(verdict.flags) or None,
-        "seconds": finite(verdict.seconds),
-    }
-
-
-def dumps_finite(verdict: Verdict) -> str | None:
-    try:
-        return dumps(verdict)
-    except ValueError:  # a number that is not finite: no verdict to show
-        return None
-
-
-def _timing(timing: Timing | None) -> Row:
-    if timing is None:
-        return {}
-    spread = {"low_ms": finite(timing.low_ms), "high_ms": finite(timing.high_ms)}
-    return {"time_ms": finite(timing.median_ms), **spread, "samples": timing.samples}
-
-
-def _median(timing: Timing | None) -> float | None:
-    return finite(timing.median_ms) if timing else None
-
-
-# -------------------------------------------------------------- what a view looks like
 
 
 def view_rows(
@@ -182,9 +46,6 @@ def run_row(view: View, folder: str, unreadable: str | None) -> Row:
         "end_to_end_ok": bool(last.verdict and last.verdict.is_correct) if last else None,
         "calls": spent.calls,
         "calls_planned": config.iterations * config.calls,
-        "other_calls": spent.other_calls,
-        "tokens": spent.tokens_in + spent.tokens_out,
-        "cost": finite(spent.cost),
         "judged": spent.judged,
         "minutes": view.active_s / 60,
         "started_at": state.started_at or None,
@@ -196,6 +57,41 @@ def run_row(view: View, folder: str, unreadable: str | None) -> Row:
         "unreadable": unreadable,
         **_best(view),
         **_parts(view),
+        **_llm(view.state),
+        **_postfused(view.state),
+    }
+
+
+def _llm(state: RunState) -> Row:
+    """Who writes, what language models took, and how much they may take."""
+    spent, limits = state.spent, state.llm.limits if state.llm else Limits()
+    return {
+        "agents": state.config.agents,
+        "replay": state.replay,
+        "llm_calls": sum(spent.by_role.values()),
+        "other_calls": spent.other_calls,
+        "failed_calls": spent.failed_calls,
+        "tokens": spent.tokens_in + spent.tokens_out,
+        "tokens_in": spent.tokens_in,
+        "tokens_cached": spent.tokens_cached,
+        "tokens_out": spent.tokens_out,
+        "tokens_unknown": spent.tokens_unknown,
+        "cost": finite(spent.cost),
+        "limit_usd": limits.usd,
+        "limit_calls": limits.calls,
+        "limit_output_tokens": limits.output_tokens,
+        "limit_minutes": limits.minutes,
+    }
+
+
+def _postfused(state: RunState) -> Row:
+    """The best of the tries to fuse the finished codebase into one file, apart from the run's own best."""
+    best = best_postfused(state)
+    verdict = best.verdict if best else None
+    return {
+        "postfuse_tries": len(state.postfused),
+        "postfused_speedup": verdict.speedup if verdict else None,
+        "postfused_estimate": estimate_of(verdict),
     }
 
 
@@ -205,7 +101,7 @@ def _best(view: View) -> Row:
     fallback = state.decomposition.fallback if state.decomposition else None
     best, swapped = state.best, state.best_swapped
     return {
-        "baseline_ms": _median(base.timing if base else None),
+        "baseline_ms": median(base.timing if base else None),
         "fallback": fallback,
         "best_iteration": best.iteration if best else None,
         "best_speedup": finite(best.speedup) if best else None,
@@ -219,7 +115,7 @@ def _parts(view: View) -> Row:
     column = view.columns.get(max(view.state.iteration, 1))
     parts = column.parts if column else ()
     correct = sum(bool(part.shown and part.shown.counts) for part in parts)
-    new = sum(part.shown is None and not part.item.declined for part in parts)
+    new = sum(part.shown is None and not part.is_failing for part in parts)
     return {"parts_correct": correct, "parts_failing": len(parts) - correct - new, "parts_new": new}
 
 
@@ -272,8 +168,8 @@ def _shown(seen: CandidateState | None) -> Row:
         "detail": verdict.detail or None,
         "speedup": verdict.speedup,
         "estimate": estimate_of(verdict),
-        "time_ms": _median(verdict.measured),
-        "baseline_ms": _median(base.timing if base else None),
+        "time_ms": median(verdict.measured),
+        "baseline_ms": median(base.timing if base else None),
         "candidate_id": seen.candidate.candidate_id,
         "author": seen.candidate.author,
     }

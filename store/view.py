@@ -15,6 +15,8 @@ from mkevolve_core.folding import apply
 from mkevolve_core.state import CandidateState, RunState, SubproblemState
 from store.layout import Change, Lanes
 
+_AT_REST = (RunPhase.PAUSED, RunPhase.PARKED, RunPhase.FAILED, RunPhase.BUDGET_EXHAUSTED)
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -25,6 +27,11 @@ class Part:
     shown: CandidateState | None  # its subkernel, else the best correct candidate, else the last judged one
     budget: int | None
     used: int
+
+    @property
+    def is_failing(self) -> bool:
+        """Tried without a subkernel: its candidates fail, or none came of the calls."""
+        return not (self.shown and self.shown.counts) and _tried(self.item, self.shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,18 @@ def lowered(seen: CandidateState) -> tuple[Outcome, str] | None:
     return None
 
 
+def best_postfused(state: RunState) -> ev.PostFuseJudged | None:
+    """The fastest try of the post-fusion that is correct and not objected to."""
+    fine = [
+        one
+        for one in state.postfused
+        if one.verdict
+        and one.verdict.is_correct
+        and (not one.review or one.review.outcome is Outcome.CORRECT)
+    ]
+    return max(fine, key=lambda one: one.verdict.reward if one.verdict else 0.0, default=None)
+
+
 def effective_verdict(seen: CandidateState | None) -> Verdict | None:
     """The verdict with the reviewer's and the engineer's word: they can lower it, never raise it."""
     if seen is None or seen.verdict is None:
@@ -126,7 +145,7 @@ def _changed(view: View, event: ev.TopologyChanged) -> View:
 
 def _worked(state: RunState, entry: Entry) -> float:
     """Seconds of work since the last entry: none while paused, parked or dead, and no more than promised."""
-    idle = state.seq == 0 or state.phase in (RunPhase.PAUSED, RunPhase.PARKED, RunPhase.FAILED)
+    idle = state.seq == 0 or state.phase in _AT_REST
     if idle or isinstance(entry.event, ev.RunStarted):
         return 0.0
     until = entry.at if state.next_by is None else min(entry.at, state.next_by)
@@ -155,11 +174,16 @@ def _word(state: RunState, item: SubproblemState, shown: CandidateState | None, 
     evolving = state.phase is RunPhase.RUNNING and state.evaluated < state.iteration
     if item.swapped:
         return "swapped"
-    if evolving and (under_way or item.step or _waits(state, item)):
+    if evolving and (under_way or item.planned or item.step or _waits(state, item)):
         return "working"
     if shown and shown.counts:
         return "correct"
-    return "failing" if shown or item.declined else "new"
+    return "failing" if _tried(item, shown) else "new"
+
+
+def _tried(item: SubproblemState, shown: CandidateState | None) -> bool:
+    """Judged, declined, or written for in vain."""
+    return bool(shown or item.declined or (item.calls and not item.candidates))
 
 
 def _waits(state: RunState, item: SubproblemState) -> bool:

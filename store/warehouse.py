@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 import duckdb
 import pyarrow as pa
 
-from store.numbers import plain_text
-from store.rows import LOG_TABLES, VIEW_TABLES, Rows
+from store.entry_rows import LOG_TABLES
+from store.numbers import Rows, plain_text
+from store.rows import VIEW_TABLES
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -26,4 +26,10 @@ SELECT sum(rows) AS rows, sum(mark) AS mark FROM (
   SELECT count(*) AS rows, sum(hash(t) % 1000) AS mark FROM shares AS t
   UNION ALL
   SELECT count(*) AS rows, sum(hash(t) % 1000) AS mark FROM sources AS t
+  UNION ALL
+  SELECT count(*) AS rows, sum(hash(t) % 1000) AS mark FROM llm_calls AS t
+  UNION ALL
+  SELECT count(*) AS rows, sum(hash(t) % 1000) AS mark FROM missed AS t
+  UNION ALL
+  SELECT count(*) AS rows, sum(hash(t) % 1000) AS mark FROM postfused AS t
 );

@@ -12,3 +12,6 @@ DELETE FROM verdicts WHERE run_id = $run_id;
 DELETE FROM end_to_end WHERE run_id = $run_id;
 DELETE FROM budgets WHERE run_id = $run_id;
 DELETE FROM shares WHERE run_id = $run_id;
+DELETE FROM llm_calls WHERE run_id = $run_id;
+DELETE FROM missed WHERE run_id = $run_id;
+DELETE FROM postfused WHERE run_id = $run_id;

@@ -11,9 +11,12 @@ CREATE TABLE runs (
   run_id VARCHAR, folder VARCHAR, problem VARCHAR, preset VARCHAR, phase VARCHAR, phase_detail VARCHAR,
   doing VARCHAR, iteration INTEGER, iterations INTEGER, best_iteration INTEGER, best_speedup DOUBLE,
   best_estimate DOUBLE, swapped_speedup DOUBLE, swapped_estimate DOUBLE, end_to_end_ok BOOLEAN, parts_correct INTEGER, parts_failing INTEGER,
-  parts_new INTEGER, calls INTEGER, calls_planned INTEGER, other_calls INTEGER, tokens BIGINT, cost DOUBLE,
-  judged INTEGER, minutes DOUBLE, started_at DOUBLE, updated_at DOUBLE, next_by DOUBLE, device VARCHAR,
-  finished VARCHAR, baseline_ms DOUBLE, fallback VARCHAR, seq BIGINT, unreadable VARCHAR
+  parts_new INTEGER, calls INTEGER, calls_planned INTEGER, judged INTEGER, minutes DOUBLE, started_at DOUBLE,
+  updated_at DOUBLE, next_by DOUBLE, device VARCHAR, finished VARCHAR, baseline_ms DOUBLE, fallback VARCHAR,
+  agents VARCHAR, replay VARCHAR, llm_calls INTEGER, other_calls INTEGER, failed_calls INTEGER, tokens BIGINT,
+  tokens_in BIGINT, tokens_cached BIGINT, tokens_out BIGINT, tokens_unknown INTEGER, cost DOUBLE,
+  limit_usd DOUBLE, limit_calls INTEGER, limit_output_tokens BIGINT, limit_minutes DOUBLE,
+  postfuse_tries INTEGER, postfused_speedup DOUBLE, postfused_estimate DOUBLE, seq BIGINT, unreadable VARCHAR
 );
 
 CREATE TABLE entries (run_id VARCHAR, seq BIGINT, "at" DOUBLE, kind VARCHAR, sentence VARCHAR, json VARCHAR);
@@ -75,4 +78,26 @@ CREATE TABLE budgets (
 
 CREATE TABLE shares (
   run_id VARCHAR, seq BIGINT, iteration INTEGER, after VARCHAR, name VARCHAR, time_ms DOUBLE, calls INTEGER
+);
+
+-- Replies and failures of language models. `tokens_in` holds the cached ones; NULL is unknown.
+CREATE TABLE llm_calls (
+  run_id VARCHAR, seq BIGINT, "at" DOUBLE, slot VARCHAR, role VARCHAR, subproblem_id VARCHAR,
+  candidate_id VARCHAR, provider VARCHAR, model VARCHAR, tokens_in BIGINT, tokens_cached BIGINT,
+  tokens_out BIGINT, cost DOUBLE, seconds DOUBLE, first_token DOUBLE, stop VARCHAR, attempts INTEGER,
+  template VARCHAR, reask INTEGER, prompt_sha VARCHAR, reply_sha VARCHAR, failure VARCHAR, reason VARCHAR
+);
+
+-- Kernel-writing calls of which no candidate came.
+CREATE TABLE missed (
+  run_id VARCHAR, seq BIGINT, "at" DOUBLE, candidate_id VARCHAR, subproblem_id VARCHAR, outcome VARCHAR,
+  reason VARCHAR
+);
+
+-- Tries to fuse the finished codebase into one file; what a reviewer lowered has no speedup.
+CREATE TABLE postfused (
+  run_id VARCHAR, seq BIGINT, "at" DOUBLE, ordinal INTEGER, source_sha VARCHAR, note VARCHAR,
+  outcome VARCHAR, detail VARCHAR, speedup DOUBLE, estimate DOUBLE, time_ms DOUBLE, low_ms DOUBLE,
+  high_ms DOUBLE, samples INTEGER, baseline VARCHAR, baseline_ms DOUBLE, max_error DOUBLE, device VARCHAR,
+  json VARCHAR
 );

@@ -147,11 +147,14 @@ def decomposition(number: int, cause: Cause, ids: tuple[str, ...]) -> Decomposit
 
 
 class Writer:
-    """Appends the events of a run; `pace` is called before each, and moves the clock."""
+    """Makes the events of a run, with the artifacts that they name."""
+
+    author = AUTHOR
 
     def __init__(self, journal: Journal, artifacts: Artifacts, measured: bool) -> None:
         self.journal, self.artifacts, self.measured = journal, artifacts, measured
         self.count: dict[str, int] = {}
+        self.names: dict[str, list[str]] = {}  # subproblem → its candidates, the newest first
         self.best: dict[str, str] = {}
         self.seen: dict[str, str] = {}  # subproblem → its best candidate so far
 
@@ -190,7 +193,10 @@ class Writer:
         self.count[one] = number = self.count.get(one, 0) + 1
         name, sha = f"{one}#{number}", self.artifacts.put(source_of(PARTS[one][0], 64 << (number % 5)))
         yield ev.Progressed(f"judging {name}")
-        yield ev.CandidateProposed(Candidate(name, one, sha, self.seen.get(one), iteration, AUTHOR, note))
+        self.names.setdefault(one, []).insert(0, name)
+        yield ev.CandidateProposed(
+            Candidate(name, one, sha, self.seen.get(one), iteration, self.author, note)
+        )
         yield ev.VerdictReached(name, self.verdict(MS[one], ratio))
         if ratio:
             self.seen[one] = name
@@ -200,7 +206,7 @@ class Writer:
         for n in range(calls):
             part = top * (0.7 + 0.3 * (n + 1) / calls)
             yield from self.candidate(one, iteration, part, f"tile {64 << n}")
-        kept = tuple(f"{one}#{n}" for n in range(self.count.get(one, 0), 0, -1))[:4] if top else ()
+        kept = tuple(self.names.get(one, ()))[:4] if top else ()
         yield ev.BeamAdvanced(one, iteration, kept)
         if kept:
             yield ev.CandidateReviewed(kept[0], Review(Outcome.CORRECT))

@@ -12,7 +12,9 @@ import pytest
 from mkevolve_core.codec import dumps
 from mkevolve_core.domain import PYTORCH, Codebase, Outcome, Verdict
 from mkevolve_core.errors import ConfigError
+from mkevolve_core.state import Spent
 from store.export import build, write_zip
+from tests.store.llm_run import SETTINGS
 from tests.store.small_run import FORGETS_THE_SHIFT, MEASURED, PROBLEM, write_small_run
 
 FILES = {
@@ -151,6 +153,42 @@ def test_nothing_inside_names_this_machine_or_the_run(tmp_path):
         content = file.content.decode()
         for private in (str(tmp_path), "/tmp/", "/home/", "/root/", "261118-110640", "API_KEY"):
             assert private not in content, (file.path, private)
+
+
+def written_by_models(runs_dir, **spent):
+    """An export of the small run, as if language models had written it."""
+    run, state, codebase = write_small_run(runs_dir, shift_author="claude-opus-5-5")
+    calls = {"by_role": {"generate": 2, "review": 1}, "calls": 2, "other_calls": 1, "failed_calls": 1}
+    took = {"tokens_in": 18_000, "tokens_cached": 8_200, "tokens_out": 4_500, "cost": 0.125}
+    config = replace(state.config, agents="llm")
+    state = replace(state, llm=SETTINGS, config=config, spent=Spent(**calls | took | spent), replay="convvit")
+    return build(state, run.artifacts(), state.best, codebase, None)
+
+
+def test_an_export_says_who_wrote_what_and_what_it_took(tmp_path):
+    export = written_by_models(tmp_path)
+    report, record = text_of(export, "report.md"), json.loads(text_of(export, "run.json"))
+    for said in ("| claude-opus-5-5 |", "generate: anthropic/claude-opus-5-5; review: local/gpt-oss-120b",
+                 "2 kernel-writing, 1 other, 1 without a reply", "18,000 in (8,200 cached), 4,500 out", "| \\$0.12 |",
+                 "of the recording convvit"):  # fmt: skip
+        assert said in report, said
+    assert record["models"] == {"generate": "anthropic/claude-opus-5-5", "review": "local/gpt-oss-120b"}
+    assert (record["spent"]["cost"], record["agents"], record["replay"]) == (0.125, "llm", "convvit")
+    assert not any(private in dumps(record) for private in ("127.0.0.1", "API_KEY"))
+
+
+def test_an_export_never_calls_an_unknown_cost_nothing(tmp_path):
+    unknown = {"cost": None, "tokens_in": 0, "tokens_cached": 0, "tokens_out": 0, "tokens_unknown": 3}
+    report = text_of(written_by_models(tmp_path / "a", **unknown), "report.md")
+    assert "| cost | unknown |" in report
+    assert "| tokens | unknown |" in report
+    assert "$0" not in report.replace("\\", "")
+    some = text_of(written_by_models(tmp_path / "b", tokens_unknown=1), "report.md")
+    assert "4,500 out, and those of 1 calls unknown" in some
+
+
+def test_an_export_of_built_in_agents_says_that_no_model_was_asked(export):
+    assert "| written by | built-in agents: no calls to language models |" in text_of(export, "report.md")
 
 
 def test_an_unwritable_place_is_one_sentence(export, tmp_path):

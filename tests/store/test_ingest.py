@@ -16,8 +16,9 @@ from mkevolve_core.domain import Candidate, Command, CommandKind, Outcome, Probl
 from mkevolve_core.errors import ConfigError
 from mkevolve_core.folding import fold
 from store import queries
+from store.entry_rows import LOG_TABLES
 from store.ingest import Ingest
-from store.rows import LOG_TABLES, VIEW_TABLES
+from store.rows import VIEW_TABLES
 from store.run_folder import RunFolder
 from store.warehouse import Warehouse, open_warehouse, sql
 from tests.store.sample_run import write_sample_run

@@ -8,8 +8,9 @@ import psutil
 import pytest
 
 from mkevolve_core.domain import Command, CommandKind, RunPhase
+from mkevolve_core.llm.settings import Limits, LLMSettings
 from mkevolve_core.run_files import Heartbeat, boot_id, heartbeat_of, read_heartbeat, write_heartbeat
-from mkevolve_core.state import CommandState, RunState
+from mkevolve_core.state import CommandState, RunState, Spent
 from store.liveness import last_line, liveness, span
 from store.run_folder import RunFolder
 
@@ -136,3 +137,28 @@ def test_the_last_line_is_one_that_says_something(folder):
 )
 def test_spans_read_like_speech(seconds, text):
     assert span(seconds) == text
+
+
+OUT = replace(
+    RUNNING,
+    phase=RunPhase.BUDGET_EXHAUSTED,
+    phase_detail="$11.98 of $12.00 are spent",
+    llm=LLMSettings(limits=Limits(usd=12.0, calls=400, minutes=60.0)),
+    spent=Spent(cost=11.98, by_role={"generate": 80}),
+)
+
+
+@pytest.mark.parametrize(
+    ("state", "told", "option"),
+    [
+        (OUT, "$11.98 of $12.00 are spent.", "usd=24"),
+        (replace(OUT, spent=Spent(cost=1.0, by_role={"generate": 390}, failed_calls=10)), "", "calls=800"),
+        (replace(OUT, phase_detail="60 minutes are over."), "60 minutes are over.", "minutes=120"),
+        (replace(OUT, phase_detail="", llm=None), "A limit of the run is reached.", "usd=40"),
+    ],
+)
+def test_a_run_out_of_budget_says_which_limit_and_how_to_go_on(folder, state, told, option):
+    found = liveness(folder, state, NOW)
+    assert (found.word, found.is_active) == ("out of budget", False)
+    assert told in found.evidence
+    assert found.evidence.endswith(f"mkevolve resume {folder.name} --limit {option}")

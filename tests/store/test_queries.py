@@ -5,9 +5,11 @@ from mkevolve_core import events as ev
 from mkevolve_core.domain import Baseline, Candidate, Outcome, Timing, Verdict
 from mkevolve_core.errors import ConfigError
 from store import queries
+from store.entry_rows import LOG_TABLES, candidate_of
 from store.ingest import Ingest
-from store.rows import LOG_TABLES, VIEW_TABLES
+from store.rows import VIEW_TABLES
 from store.warehouse import Warehouse
+from tests.store.llm_run import HOSTILE, MODEL, write_llm_run
 from tests.store.sample_run import write_sample_run
 
 RUN = "261118-101010-convvit"
@@ -143,3 +145,120 @@ def test_verdicts_and_sources_come_back_whole(warehouse):
         queries.source(warehouse, RUN, "0" * 64)
     with pytest.raises(KeyError):
         queries.source(warehouse, "none", sha)
+
+
+# ------------------------------------------------------------------- runs that ask language models
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory):
+    """A run by language models, and the same by people through a mailbox."""
+    runs_dir = tmp_path_factory.mktemp("asked")
+    write_llm_run(runs_dir, "by-models", measured=True)
+    write_llm_run(runs_dir, "by-people", mailbox=True)
+    warehouse = Warehouse()
+    Ingest(runs_dir, warehouse).scan()
+    return warehouse
+
+
+def test_a_call_knows_its_candidate_whether_it_writes_asks_again_or_reviews(asked):
+    calls = queries.llm_calls(asked, "by-models", "4a").set_index("slot")
+    assert calls.candidate_id[["4a#3", "4a#3~1", "review 4a#4 2"]].tolist() == ["4a#3", "4a#3", "4a#4"]
+    assert calls.role[["4a#1", "4a#3", "review 4a#4 2"]].tolist() == ["generate", "refine", "review"]
+    assert (calls.provider["4a#1"], calls.model["4a#1"], calls.stop["4a#2"]) == ("anthropic", MODEL, "length")
+    assert calls.cached["4a#1"] == pytest.approx(4100 / calls.tokens_in["4a#1"])
+
+
+def test_a_call_without_a_reply_says_why(asked):
+    failed = queries.llm_calls(asked, "by-models", "4a").set_index("slot").loc["4a#99"]
+    assert (failed.failure, failed.reason, failed.attempts) == (
+        "rate_limit",
+        "429: rate limited <b>again</b>",
+        5,
+    )
+    assert pd.isna(failed.reply_sha) and pd.isna(failed.stop)
+
+
+def test_calls_of_no_subproblem_are_the_runs_own(asked):
+    slots = queries.llm_calls(asked, "by-models", "").slot.tolist()
+    assert slots == ["decompose 1.1", "split 1.1", "fuse 1.1", "postfuse 1", "postfuse 2", "postfuse 3"]
+    assert len(queries.llm_calls(asked, "by-models")) == 65
+
+
+def test_prompts_and_replies_are_artifacts(asked):
+    call = queries.llm_calls(asked, "by-models", "4a").set_index("slot").loc["4a#1"]
+    assert "The task of 4a#1" in queries.source(asked, "by-models", call.prompt_sha)
+    assert queries.source(asked, "by-models", call.reply_sha).startswith(HOSTILE)
+
+
+def test_roles_add_up_to_what_was_spent(asked):
+    roles, header = queries.llm_roles(asked, "by-models"), queries.header(asked, "by-models")
+    assert roles.set_index("role").calls["repair"] == 7
+    assert (roles.calls.sum(), roles.failed.sum()) == (header.llm_calls, header.failed_calls) == (63, 2)
+    assert roles.cost.sum() == pytest.approx(header.cost)
+    assert (roles.tokens_in.sum(), roles.tokens_out.sum()) == (header.tokens_in, header.tokens_out)
+    assert header.calls + header.other_calls == header.llm_calls
+
+
+def test_what_nobody_told_is_absent_and_never_nothing(asked):
+    header, roles = queries.header(asked, "by-people"), queries.llm_roles(asked, "by-people")
+    assert (header.cost, header.tokens_unknown) == (None, 63)
+    assert roles[roles.role == "refine"][["tokens_in", "tokens_out", "cost"]].isna().all(axis=None)
+    calls = queries.llm_calls(asked, "by-people", "1")
+    assert calls[["tokens_in", "tokens_cached", "tokens_out", "cost", "cached"]].isna().all(axis=None)
+
+
+def test_a_sum_with_an_unknown_price_in_it_is_unknown_but_says_what_is_known(asked, tmp_path):
+    journal = write_llm_run(tmp_path, "mixed", until=60).journal()
+    journal.append(ev.LLMCalled("generate", "new-model", "4a", 10, 10, None, 1.0, "a" * 64, "b" * 64, "4a#9"))
+    journal.close()
+    warehouse = Warehouse()
+    Ingest(tmp_path, warehouse).scan()
+    role = queries.llm_roles(warehouse, "mixed").set_index("role").loc["generate"]
+    assert pd.isna(role.cost)
+    assert (round(role.cost_known, 4), role.cost_unknown, role.models) == (0.1955, 1, f"{MODEL}, new-model")
+    assert queries.header(warehouse, "mixed").cost is None
+
+
+def test_calls_that_gave_no_candidate_are_listed_with_their_iteration(asked):
+    missed = queries.missed(asked, "by-models", "4a")
+    assert missed[["candidate_id", "iteration", "outcome"]].values.tolist() == [["4a#2", 2, "truncated"]]
+    assert "cut off" in missed.reason[0]
+    assert "4a#2" not in queries.candidates(asked, "by-models", "4a").candidate_id.tolist()
+    assert len(queries.missed(asked, "by-models")) == 7
+
+
+def test_post_fusion_is_apart_and_its_best_is_one_that_nobody_objects_to(asked):
+    tries = queries.postfused(asked, "by-models").set_index("ordinal")
+    assert tries.outcome[[2, 3]].tolist() == ["cheat", "correct"]
+    assert pd.isna(tries.outcome[1]) and "refused" in tries.note[1]
+    assert pd.isna(tries.speedup[2]) and tries.speedup[3] == pytest.approx(1.4)
+    header = queries.header(asked, "by-models")
+    assert (header.best_speedup, header.postfused_speedup) == (pytest.approx(1.28), pytest.approx(1.4))
+    assert queries.postfused_verdict(asked, "by-models", int(tries.seq[3])).is_correct
+    assert queries.postfused_verdict(asked, "by-models", int(tries.seq[1])) is None
+
+
+def test_a_header_says_who_writes_and_how_much_may_be_spent(asked):
+    header = queries.header(asked, "by-models")
+    assert (header.agents, header.limit_usd, header.limit_calls, header.limit_minutes) == (
+        "llm",
+        12.0,
+        400,
+        None,
+    )
+    assert (header.calls, header.calls_planned, header.replay) == (32, 40, None)
+
+
+@pytest.mark.parametrize(
+    ("slot", "candidate"),
+    [
+        ("4a#17", "4a#17"),
+        ("4a#17~2", "4a#17"),
+        ("review 4a#17 1", "4a#17"),
+        ("decompose 1.2", None),
+        ("", None),
+    ],
+)
+def test_a_slot_tells_its_candidate(slot, candidate):
+    assert candidate_of(slot) == candidate

@@ -20,8 +20,9 @@ from mkevolve_core.domain import (
 )
 from mkevolve_core.folding import fold
 from store.artifacts import MemoryArtifacts
+from store.entry_rows import entry_rows
 from store.journal import MemoryJournal
-from store.rows import entry_rows, view_rows
+from store.rows import view_rows
 from store.view import advance, view_of
 from tests.store.sample_run import PacedClock, Writer, story
 
@@ -173,3 +174,26 @@ def test_a_subproblem_beyond_the_writer_counts_as_failing():
     view = view_of(entries_of(*begun("1", "2", "3"), *proposed("1#1", verdict()), beyond))
     (row,) = view_rows(view, "")["runs"]
     assert (row["parts_correct"], row["parts_failing"], row["parts_new"]) == (1, 1, 1)
+
+
+def test_a_subproblem_is_worked_on_from_the_plan_of_its_step_until_the_beam_advances():
+    step = ev.StepPlanned("1", 1, (("1#1", None), ("1#2", None)))
+    missed = ev.WritingFailed("1", "1#1", "truncated", "cut off")
+    view = view_of(entries_of(*begun("1", "2"), step))
+    assert (word(view, "1"), word(view, "2")) == ("working", "new")
+    view = view_of(entries_of(*begun("1", "2"), step, missed, *proposed("1#2", verdict())))
+    assert word(view, "1") == "working"
+
+
+def test_a_subproblem_whose_calls_gave_no_candidate_fails():
+    step = ev.StepPlanned("1", 1, (("1#1", None),))
+    missed = ev.WritingFailed("1", "1#1", "refusal", "no")
+    view = view_of(entries_of(*begun("1", "2"), step, missed, ev.BeamAdvanced("1", 1, ())))
+    (run,) = view_rows(view, "")["runs"]
+    assert (word(view, "1"), run["parts_failing"], run["parts_new"]) == ("failing", 1, 1)
+
+
+def test_minutes_leave_out_the_wait_for_a_larger_limit():
+    events = (*begun("1"), ev.StateChanged(RunPhase.BUDGET_EXHAUSTED), ev.StateChanged(RunPhase.RUNNING))
+    *work, last = entries_of(*events)
+    assert view_of([*work, replace(last, at=90_000.0, next_by=None)]).active_s == 5.0

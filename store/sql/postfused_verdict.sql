@@ -1,0 +1,1 @@
+SELECT json FROM postfused WHERE run_id = $run_id AND seq = $seq;
