@@ -126,6 +126,11 @@ def default_runs_dir() -> Path:
     return Path(os.environ.get("MKEVOLVE_RUNS_DIR", "runs"))
 
 
+def environment() -> Mapping[str, str]:
+    """A copy, for those who look for keys and settings files in it."""
+    return dict(os.environ)
+
+
 def child_environment() -> dict[str, str]:
     """What an engine or a dashboard inherits: all of it. No job of the sandbox sees any of this."""
     return dict(os.environ)

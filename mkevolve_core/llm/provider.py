@@ -25,7 +25,11 @@ class Provider(Protocol):
     with_people: bool  # answers take hours and cost no connection: no deadline, no limiter
 
     async def once(self, request: Request, role: RoleSettings, on_text: Callable[[str], None]) -> Answer:
-        """One attempt, streamed; `on_text` gets the pieces. Raises CallFailed alone, cancellable at any await."""
+        """One attempt, streamed. Raises CallFailed alone, cancellable at any await.
+
+        `on_text` gets the pieces; "" says that something else came (thinking): that too is a sign of life,
+        a ping is none. Cancelled, it may raise CallFailed(CANCELLED) with the usage seen so far.
+        """
         ...
 
     def is_waiting(self, slot: str) -> bool:
@@ -36,4 +40,6 @@ class Provider(Protocol):
         """For doctor and before a start. Raises CallFailed."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Without people: after its calls are cancelled. With people: before, so that what is published stays."""
+        ...

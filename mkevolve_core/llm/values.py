@@ -142,6 +142,7 @@ class Attempt:
     usage: Usage = Usage()
     detail: str = ""
     waited: float = 0.0  # seconds before this try
+    model: str = ""  # as asked for: the fallback may have another price
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +168,16 @@ class Reply:
     reask: int = 0
     subproblem_id: str | None = None
     request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """What the open calls wait for."""
+
+    open: int = 0  # submitted, no reply taken yet
+    with_people: int = 0  # of these, published in a mailbox and not answered
+    paused_until: float | None = None  # seconds since the epoch: the provider asked for patience
+    reason: str = ""
 
 
 # An agent's work: it yields requests, is sent their replies, and returns what it is for. Work that needs
