@@ -10,7 +10,7 @@ from mkevolve_core.llm.values import Expects, Request, Role
 
 SETTINGS = ProviderSettings("people", "mailbox")
 ROLE = RoleSettings(Role.GENERATE, "people", "")
-SETTLE = 0.4  # seconds; the real one is 2
+SETTLE = 0.1  # seconds; the real one is 2
 
 KERNEL = """Here it is.
 
