@@ -35,7 +35,7 @@ ENGINE = (sys.executable, "-m", "mkevolve_core")
 
 
 def propose_run_id(problem_path: Path) -> str:
-    """An id for `start_run`: make one a form, and pressing its button twice starts one run."""
+    """An id for `start_run` and `start_replay`: make one a form, and pressing twice starts one run."""
     return new_run_id(problem_path.stem)
 
 
@@ -46,33 +46,62 @@ def start_run(
     changes: Mapping[str, Any] | None = None,
     run_id: str | None = None,
     engine: Sequence[str] = ENGINE,
+    limits: Mapping[str, float] | None = None,
 ) -> str:
     """Start an engine and return the run's id; a run that has this id already is not started again.
 
-    Raises ConfigError for settings, a problem file or a runs folder that cannot be used.
+    `limits`: hard stops by the names of `llm.settings.Limits`, in the place of those of mkevolve.toml. Raises
+    ConfigError for settings, a problem file or a runs folder that cannot be used.
     """
     build_config(preset, changes)
     if not problem_path.is_file():
         raise ConfigError(f"There is no problem file {problem_path}.")
-    runs_dir, run_id = runs_dir.absolute(), run_id or propose_run_id(problem_path)
+    sets = [f"--set={key}={_spelled(value)}" for key, value in (changes or {}).items() if value is not None]
+    call = [*engine, "run", str(problem_path.absolute())]
+    options = ["--preset", preset, *sets, *_limited(limits)]
+    return _start(call, options, runs_dir, run_id or propose_run_id(problem_path))
+
+
+def start_replay(
+    runs_dir: Path,
+    recording: str,
+    pace: float,
+    run_id: str,
+    engine: Sequence[str] = ENGINE,
+) -> str:
+    """Start a process that plays a recording as a run and return its id; one of this id is not started again.
+
+    `pace`: seconds between replies. Raises ConfigError for a runs folder that cannot be used.
+    """
+    return _start([*engine, "replay", recording], ["--pace", f"{pace:g}"], runs_dir, run_id)
+
+
+def _start(call: list[str], options: list[str], runs_dir: Path, run_id: str) -> str:
+    runs_dir = runs_dir.absolute()
     try:
         folder = claim_folder(runs_dir, run_id)
     except FileExistsError:
         return run_id
-    sets = [f"--set={key}={_spelled(value)}" for key, value in (changes or {}).items() if value is not None]
-    where = ["--runs-dir", str(runs_dir), "--run-id", run_id, "--preset", preset]
-    _spawn([*engine, "run", str(problem_path.absolute()), *where, *sets], folder)
+    _spawn([*call, "--runs-dir", str(runs_dir), "--run-id", run_id, *options], folder)
     return run_id
 
 
-def resume_run(runs_dir: Path, run_id: str, engine: Sequence[str] = ENGINE) -> None:
-    """Start an engine that goes on with a run. Raises ConfigError if it has a living engine, or no folder."""
+def resume_run(
+    runs_dir: Path,
+    run_id: str,
+    engine: Sequence[str] = ENGINE,
+    limits: Mapping[str, float] | None = None,
+) -> None:
+    """Start an engine that goes on with a run, with other limits if any are named.
+
+    Raises ConfigError if it has a living engine, or no folder.
+    """
     folder = runs_dir.absolute() / run_id
     if not folder.is_dir():
         raise ConfigError(f"No run '{run_id}' in {runs_dir}.")
     if found := _engine(folder):
         raise ConfigError(f"Run {run_id} is at work already (pid {found.pid}).")
-    _spawn([*engine, "resume", run_id, "--runs-dir", str(runs_dir.absolute())], folder)
+    _spawn([*engine, "resume", run_id, "--runs-dir", str(runs_dir.absolute()), *_limited(limits)], folder)
 
 
 def export_run(
@@ -184,6 +213,10 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
             process.send_signal(number)
         except psutil.Error:
             continue
+
+
+def _limited(limits: Mapping[str, float] | None) -> list[str]:
+    return [f"--limit={key}={value:.15g}" for key, value in (limits or {}).items()]
 
 
 def _spelled(value: object) -> str:

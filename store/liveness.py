@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from mkevolve_core.run_files import Heartbeat, boot_id, process_of, read_heartbe
 from mkevolve_core.state import RunState
 
 OUT_OF_BUDGET = "out of budget"
+_NAMED = re.compile(r"\b(usd|calls|output_tokens|minutes)\b")
 _START_S = 60.0  # how long an engine may take to its first entry
 _PROMISE_S = 120.0  # where an entry made no promise
 
@@ -111,22 +112,25 @@ def _starting(folder: Path, pid: int, age: float) -> Liveness:
 
 def _out_of_budget(run_id: str, state: RunState) -> str:
     """Which limit it was, and the way to go on: with twice as much of it."""
-    told = state.phase_detail.removesuffix(".") or "a limit of the run is reached"
-    key, value = next(iter(reached(state).items()), ("usd", 20.0))
-    return f"{told[0].upper()}{told[1:]}. Go on with: mkevolve resume {run_id} --limit {key}={2 * value:g}"
+    told = state.phase_detail.removesuffix(".") or "A limit of the run is reached"
+    key, value = limit_reached(state) or ("usd", 20.0)
+    return f"{told}. Go on with: mkevolve resume {run_id} --limit {key}={2 * value:g}"
 
 
-def reached(state: RunState) -> dict[str, float]:
-    """The limits that are set, the one that is used up most first."""
+def limit_reached(state: RunState) -> tuple[str, float] | None:
+    """The limit that the engine named, else the one that is used up most; None where none is set."""
     spent, limits = state.spent, state.llm.limits if state.llm else Limits()
+    calls = sum(spent.by_role.values()) + spent.failed_calls
     used: Mapping[str, float] = {
         "usd": spent.cost or 0.0,
-        "calls": sum(spent.by_role.values()) + spent.failed_calls,
+        "calls": calls,
         "output_tokens": spent.tokens_out,
-        "minutes": math.inf if "minute" in state.phase_detail else 0.0,  # the engine alone counts them
+        "minutes": 0.0,  # the engine alone counts them
     }
     given = {key: float(value) for key in used if (value := getattr(limits, key)) is not None}
-    return dict(sorted(given.items(), key=lambda item: -used[item[0]] / max(item[1], 1e-9)))
+    if (named := _NAMED.search(state.phase_detail)) and named[1] in given:
+        return named[1], given[named[1]]
+    return max(given.items(), key=lambda item: used[item[0]] / max(item[1], 1e-9), default=None)
 
 
 def _said(state: RunState) -> str:

@@ -8,7 +8,7 @@ import psutil
 import pytest
 
 from mkevolve_core.errors import ConfigError, MKEvolveError
-from mkevolve_core.launch import export_run, kill_run, propose_run_id, resume_run, start_run
+from mkevolve_core.launch import export_run, kill_run, propose_run_id, resume_run, start_replay, start_run
 from mkevolve_core.run_files import read_heartbeat
 from mkevolve_core.state import RunState
 from store.liveness import liveness
@@ -79,6 +79,29 @@ def test_an_engine_starts_detached_and_its_run_is_known_at_once(tmp_path, runs_d
         "--set=calls=4", "--set=agents=built-in", "--set=fuse=false",
     ]  # fmt: skip
     assert run_id.endswith("-my_problem")
+
+
+def test_limits_are_options_of_a_start_and_of_a_resume(tmp_path, runs_dir, problem):
+    program = engine(tmp_path, SLEEPER)
+    run_id = start_run(runs_dir, problem, engine=program, limits={"usd": 5.0, "output_tokens": 12_345_678})
+    assert said(runs_dir, run_id)["arguments"][-2:] == ["--limit=usd=5", "--limit=output_tokens=12345678"]
+    kill_run(runs_dir, run_id, grace_s=0.5)
+    resume_run(runs_dir, run_id, engine=program, limits={"minutes": 90.5})
+    log = runs_dir / run_id / "engine.log"
+    while log.read_text().count("\n") < 2:
+        time.sleep(0.01)
+    assert said(runs_dir, run_id)["arguments"][-1] == "--limit=minutes=90.5"
+
+
+def test_a_replay_is_started_once_like_a_run(tmp_path, runs_dir):
+    program = engine(tmp_path, SLEEPER)
+    assert start_replay(runs_dir, "convvit", 0.5, "r1", engine=program) == "r1"
+    assert said(runs_dir, "r1")["arguments"] == [
+        "replay", "convvit", "--runs-dir", str(runs_dir), "--run-id", "r1", "--pace", "0.5",
+    ]  # fmt: skip
+    beat = read_heartbeat(runs_dir / "r1" / "engine.json")
+    assert start_replay(runs_dir, "convvit", 0.5, "r1", engine=program) == "r1"
+    assert read_heartbeat(runs_dir / "r1" / "engine.json") == beat
 
 
 def test_a_second_click_starts_no_second_engine(tmp_path, runs_dir, problem):

@@ -142,7 +142,7 @@ def test_spans_read_like_speech(seconds, text):
 OUT = replace(
     RUNNING,
     phase=RunPhase.BUDGET_EXHAUSTED,
-    phase_detail="$11.98 of $12.00 are spent",
+    phase_detail="The limit of $12.00 is reached: raise usd in [llm.limits].",
     llm=LLMSettings(limits=Limits(usd=12.0, calls=400, minutes=60.0)),
     spent=Spent(cost=11.98, by_role={"generate": 80}),
 )
@@ -151,8 +151,12 @@ OUT = replace(
 @pytest.mark.parametrize(
     ("state", "told", "option"),
     [
-        (OUT, "$11.98 of $12.00 are spent.", "usd=24"),
-        (replace(OUT, spent=Spent(cost=1.0, by_role={"generate": 390}, failed_calls=10)), "", "calls=800"),
+        (OUT, "The limit of $12.00 is reached: raise usd in [llm.limits].", "usd=24"),
+        (
+            replace(OUT, phase_detail="", spent=Spent(cost=1.0, by_role={"generate": 390}, failed_calls=10)),
+            "A limit of the run is reached.",
+            "calls=800",
+        ),
         (replace(OUT, phase_detail="60 minutes are over."), "60 minutes are over.", "minutes=120"),
         (replace(OUT, phase_detail="", llm=None), "A limit of the run is reached.", "usd=40"),
     ],
