@@ -26,7 +26,7 @@ SHORTEST = 8  # shorter values are no keys, and would be found within words
 Redact = Callable[[str], str]
 
 _KEY_LIKE = re.compile(r"\bsk-[A-Za-z0-9_\-]{8,}|\b(?:AIza|gsk_|xai-|hf_)[A-Za-z0-9_\-]{16,}")
-_BEARER = re.compile(r"(?i)\b(bearer\s+|x-api-key['\"]?\s*[:=]\s*['\"]?)(?!\[key\])[^\s'\",}]+")
+_BEARER = re.compile(r"(?i)\b(bearer\s+|x-api-key['\"]?\s*[:=]\s*['\"]?)(?![\[{]key[\]}])[^\s'\",}]+")
 _USERINFO = re.compile(r"(?<=://)[^/@\s]+@")
 _LONG_TOKEN = re.compile(r"(?=[^0-9]*[0-9])(?=[^A-Za-z]*[A-Za-z])[A-Za-z0-9_\-]{32,}")
 
@@ -79,8 +79,11 @@ def missing_key(settings: ProviderSettings) -> str:
     return f'{where}: name the variable that holds it, for example key_env = "GATEWAY_API_KEY".'
 
 
-def looks_like_a_key(text: str) -> bool:
-    return bool(_KEY_LIKE.search(text) or _BEARER.search(text) or _LONG_TOKEN.fullmatch(text.strip()))
+def looks_like_a_key(text: str, long_ones: bool = True) -> bool:
+    """`long_ones`: also what is only long and mixed, as ids of models can be."""
+    if _KEY_LIKE.search(text) or _BEARER.search(text):
+        return True
+    return long_ones and bool(_LONG_TOKEN.fullmatch(text.strip()))
 
 
 class Redactor:
