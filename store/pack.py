@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import re
 import secrets
 import shutil
+import stat
 import tarfile
 import time
 import zlib
@@ -18,10 +20,14 @@ from mkevolve_core.errors import ConfigError
 from store.liveness import liveness
 from store.run_folder import RunFolder, state_of
 
-_FILES = ("config.toml", "problem.py", "engine.log", "journal.jsonl")  # the journal last: it makes the run
+_LEDGER, _JOURNAL = "calls.jsonl", "journal.jsonl"  # a line each; the last may be half written
+_FILES = ("config.toml", "problem.py", "engine.log", _LEDGER, _JOURNAL)  # the journal last: it makes the run
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}")
+_MAIL_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,120}")  # requests, and what answers are made of
+_MAX_MAIL_DEPTH = 6  # mailbox/open/<id>/files/subkernel_problems/<name>
 _SHA = re.compile(r"[0-9a-f]{64}")
 _MAX_FILE = 1 << 30  # bytes
+_MAX_MAIL = 1 << 24
 _MAX_TOTAL = 8 << 30
 _MAX_MEMBERS = 2_000_000
 _AT_WORK = ("starting", "running", "pausing", "stopping", "stalled")
@@ -77,12 +83,23 @@ def _packed(run: RunFolder) -> Iterator[Path]:
             yield run.path / name
     for pattern in ("artifacts/*", "commands/*.json"):
         yield from (p for p in sorted(run.path.glob(pattern)) if p.is_file() and not p.name.startswith("."))
+    yield from _mail(run.path)
+
+
+def _mail(run: Path) -> Iterator[Path]:
+    """Requests and answers. Anybody writes there: what is no regular file of a fair size stays here."""
+    for folder, _, names in os.walk(run / "mailbox"):
+        for path in sorted(Path(folder, name) for name in names):
+            status = path.lstat()
+            fair = stat.S_ISREG(status.st_mode) and status.st_size <= _MAX_MAIL
+            if fair and _known(PurePosixPath(path.relative_to(run).as_posix())):
+                yield path
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """The file as it is now; a journal that grows meanwhile is cut at its last whole line."""
+    """The file as it is now; a journal or ledger that grows meanwhile is cut at its last whole line."""
     content = path.read_bytes()
-    if path.name == "journal.jsonl":
+    if path.name in (_JOURNAL, _LEDGER):
         content = content[: content.rfind(b"\n") + 1]
     member = tarfile.TarInfo(name)
     member.size, member.mtime = len(content), path.stat().st_mtime
@@ -103,7 +120,7 @@ def _extract(file: Path, folder: Path) -> str:
                 raise ConfigError(f"{file} is refused: it holds more than one run, or too much.")
             run_id = owner
             _write(archive, member, folder / inside)
-    if not {"journal.jsonl", "config.toml", "problem.py"} <= seen:
+    if not {_JOURNAL, "config.toml", "problem.py"} <= seen:
         raise ConfigError(f"{file} is no packed run: it lacks a journal, settings or a problem.")
     return run_id
 
@@ -115,7 +132,7 @@ def _place(member: tarfile.TarInfo, seen: set[str]) -> tuple[str, Path]:
     refusal = f"The archive is refused: '{member.name}' "
     if not member.isreg():
         raise ConfigError(f"{refusal}is a link or a device.")
-    if member.size > _MAX_FILE or member.size < 0:
+    if member.size > (_MAX_MAIL if inside.parts[:1] == ("mailbox",) else _MAX_FILE) or member.size < 0:
         raise ConfigError(f"{refusal}has {member.size} bytes.")
     if name.is_absolute() or len(name.parts) < 2 or not _NAME.fullmatch(name.parts[0]) or not _known(inside):
         raise ConfigError(f"{refusal}is no file of a run.")
@@ -128,11 +145,20 @@ def _known(inside: PurePosixPath) -> bool:
     parts = inside.parts
     if len(parts) == 1:
         return parts[0] in _FILES
+    if parts[0] == "mailbox":
+        return _is_mail(parts)
     if len(parts) != 2:
         return False
     is_artifact = parts[0] == "artifacts" and bool(_SHA.fullmatch(parts[1]))
     is_command = parts[0] == "commands" and bool(_NAME.fullmatch(parts[1])) and parts[1].endswith(".json")
     return is_artifact or is_command
+
+
+def _is_mail(parts: tuple[str, ...]) -> bool:
+    if parts == ("mailbox", "README.md"):
+        return True
+    deep_enough = len(parts) == 4 or (4 < len(parts) <= _MAX_MAIL_DEPTH and parts[3].startswith("files"))
+    return deep_enough and parts[1] in ("open", "closed") and all(map(_MAIL_NAME.fullmatch, parts[2:]))
 
 
 def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
@@ -143,27 +169,40 @@ def _write(archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> Non
         raise EOFError(f"{member.name} ends too early")
     if path.parent.name == "artifacts" and hashlib.sha256(content).hexdigest() != path.name:
         raise ConfigError(f"The archive is refused: artifact {path.name} holds another text.")
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
+    if path.name == _LEDGER:
+        path.chmod(0o600)
 
 
 def _settle(folder: Path, run: RunFolder) -> None:
     """Make the extracted folder the run, or bring the run that is there up to it."""
-    state_of(folder / "journal.jsonl")  # a damaged journal is no run
+    state_of(folder / _JOURNAL)  # a damaged journal is no run
     if not run.path.exists():
         folder.rename(run.path)
         return
     with run.lock():
-        if not _continues(run.journal_path, folder / "journal.jsonl"):
+        if not _continues(run.journal_path, folder / _JOURNAL):
             raise ConfigError(
                 f"Run {run.run_id} is here already with another history: move {run.path} away first."
             )
-        for path in sorted(folder.rglob("*"), key=lambda one: one.name == "journal.jsonl"):
+        _keep_calls(run.path / _LEDGER, folder / _LEDGER)
+        for path in sorted(folder.rglob("*"), key=lambda one: one.name == _JOURNAL):
             if path.is_file():
                 target = run.path / path.relative_to(folder)
-                target.parent.mkdir(exist_ok=True)
+                target.parent.mkdir(parents=True, exist_ok=True)
                 path.replace(target)
         (run.path / "engine.json").unlink(missing_ok=True)
+
+
+def _keep_calls(old: Path, new: Path) -> None:
+    """Calls that only the old ledger has were paid for here: they are added to the new one."""
+    if old.exists():
+        lines = new.read_bytes().splitlines(keepends=True) if new.exists() else []
+        known = set(lines)
+        paid = [line for line in old.read_bytes().splitlines(keepends=True) if line not in known]
+        new.write_bytes(b"".join(lines + [line for line in paid if line.endswith(b"\n")]))
+        new.chmod(0o600)
 
 
 def _continues(old: Path, new: Path) -> bool:

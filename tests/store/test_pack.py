@@ -67,6 +67,81 @@ def test_a_run_goes_on_there_and_comes_back(parked, there, tmp_path):
     assert parked.artifacts().get(sha) == "a text from there"
 
 
+OPEN, CLOSED = "generate-4a_17-0123456789ab", "review-4a_3-1+1-0123456789ab.2"
+
+
+@pytest.fixture
+def with_mail(parked):
+    put(parked, "README.md", "how to answer")
+    put(parked, "runner.json", "{}")
+    for name in (
+        "request.json",
+        "prompt.md",
+        "answer.md",
+        "claim-1.json",
+        "answer.rejected-1.md",
+        ".answer.md.1f",
+    ):
+        put(parked, f"open/{OPEN}/{name}", name)
+    put(parked, f"open/{OPEN}/files/decomposed_problem.py", "x")
+    put(parked, f"open/{OPEN}/files.rejected-1/subkernel_problems/__init__.py", "x")
+    put(parked, f"closed/{CLOSED}/closed.json", "{}")
+    put(parked, ".tmp-generate-1/prompt.md", "half published")
+    (parked.path / "calls.jsonl").write_text('{"call":1}\n{"call":2}\n{"ha')
+    return parked
+
+
+def put(run, name, text):
+    path = run.path / "mailbox" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_open_requests_answers_and_calls_move_with_a_run(with_mail, there, tmp_path):
+    unpack(pack(with_mail, tmp_path / "a.tar.gz"), there)
+    moved, left = contents(there / RUN), contents(with_mail.path)
+    gone = {name for name in left if name not in moved}
+    assert gone == {
+        "mailbox/runner.json",
+        f"mailbox/open/{OPEN}/.answer.md.1f",
+        "mailbox/.tmp-generate-1/prompt.md",
+    }
+    assert all(moved[name] == left[name] for name in moved if name != "calls.jsonl")
+    assert moved["calls.jsonl"] == b'{"call":1}\n{"call":2}\n'
+    assert (there / RUN / "calls.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_what_strangers_left_in_a_mailbox_does_not_keep_a_run_from_moving(with_mail, there, tmp_path):
+    folder = with_mail.path / "mailbox" / "open" / OPEN
+    before = set(contents(there / unpack(pack(with_mail, tmp_path / "a.tar.gz"), there)))
+    (folder / "link.md").symlink_to("/etc/passwd")
+    (folder / "linked").symlink_to("/etc")
+    (folder.parent / "elsewhere").symlink_to("/etc")
+    os.mkfifo(folder / "pipe")
+    (folder / "a b.md").write_text("x")
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "deep" / "er" / "x").write_text("x")
+    with (folder / "big.md").open("wb") as file:
+        file.truncate((1 << 24) + 1)
+    run_id = unpack(pack(with_mail, tmp_path / "b.tar.gz"), tmp_path / "third")
+    assert set(contents(tmp_path / "third" / run_id)) == before
+
+
+def test_an_answer_and_a_call_that_were_made_here_meanwhile_are_kept(with_mail, there, tmp_path):
+    unpack(pack(with_mail, tmp_path / "a.tar.gz"), there)
+    other = RunFolder(there / RUN)
+    append(other, ev.StateChanged(RunPhase.RUNNING), ev.StateChanged(RunPhase.PARKED, "again"))
+    (other.path / "calls.jsonl").write_text('{"call":1}\n{"call":2}\n{"call":"there"}\n')
+    put(other, "open/generate-9-0123456789ab/request.json", "{}")
+    (with_mail.path / "calls.jsonl").write_text('{"call":1}\n{"call":2}\n{"call":"here"}\n{"ha')
+    put(with_mail, f"open/{OPEN}/answer.json", "{}")
+    unpack(pack(other, tmp_path / "b.tar.gz"), with_mail.path.parent)
+    now = contents(with_mail.path)
+    assert now["calls.jsonl"] == b'{"call":1}\n{"call":2}\n{"call":"there"}\n{"call":"here"}\n'
+    assert f"mailbox/open/{OPEN}/answer.json" in now
+    assert "mailbox/open/generate-9-0123456789ab/request.json" in now
+
+
 def test_another_history_is_not_overwritten(parked, there, tmp_path):
     packed = pack(parked, tmp_path / "a.tar.gz")
     unpack(packed, there)
@@ -135,6 +210,17 @@ HOSTILE = {
     "two runs": member("another/config.toml"),
     "hidden run": member(".bashrc/config.toml"),
     "hidden command": member(f"{RUN}/commands/.x.json"),
+    "another mail folder": member(f"{RUN}/mailbox/x/id/answer.md"),
+    "mail beside the requests": member(f"{RUN}/mailbox/open/answer.md"),
+    "mail upwards": member(f"{RUN}/mailbox/open/../../../x"),
+    "mail upwards from a request": member(f"{RUN}/mailbox/open/id/../../x"),
+    "hidden mail": member(f"{RUN}/mailbox/open/id/.bashrc"),
+    "too deep mail": member(f"{RUN}/mailbox/open/id/files/a/b/c"),
+    "deep mail": member(f"{RUN}/mailbox/open/id/other/a"),
+    "odd mail": member(f"{RUN}/mailbox/open/id/a b"),
+    "linked mail": member(f"{RUN}/mailbox/open/id/answer.md", tarfile.SYMTYPE, "/etc/passwd"),
+    "another's sign of life": member(f"{RUN}/mailbox/runner.json"),
+    "big mail": member(f"{RUN}/mailbox/open/id/answer.md", content=bytes((1 << 24) + 1)),
 }
 
 
