@@ -223,9 +223,11 @@ def _resources(resources: Resources) -> Iterator[Metric]:
 
 
 def _accuracy(verdict: Verdict) -> Iterator[Metric]:
-    bounds = [case.bound for case in verdict.cases if case.bound is not None]
-    if verdict.max_error is not None and bounds:
-        yield Metric("largest error", f"{verdict.max_error:.3g} (smallest bound {min(bounds):.3g})")
+    """How much of what it may be off by it uses, in the case where that is most."""
+    used = [c.max_error / c.bound for c in verdict.cases if c.max_error is not None and c.bound]
+    if verdict.max_error is not None and used:
+        share = f"at most {digits(100 * max(used))} % of its bound"
+        yield Metric("largest error", f"{verdict.max_error:.3g}, {share}")
 
 
 def _timing(timing: Timing) -> str:
