@@ -20,6 +20,7 @@ from mkevolve_core.protocols import ReviewerAgent, ReviewTask
 
 _REASKS = 1
 _NEAR = 2  # lines that a quote may be off
+_LONGEST = 8  # lines that it may go over
 _SHORTEST = 4  # characters of a quote that says something
 _WORDS = 300  # characters
 _VERDICTS = ("clean", "cheating", "unsure")
@@ -111,8 +112,8 @@ def read_opinion(reply: Reply) -> Opinion:
 def _evidence(rows: list[Any]) -> Iterator[tuple[int, str]]:
     for row in rows:
         if isinstance(row, dict) and isinstance(row.get("quote"), str):
-            line = str(row.get("line", ""))
-            if line.strip().isdecimal():
+            line = str(row.get("line", "")).strip()
+            if line.isdecimal() and len(line) < 9:
                 yield int(line), row["quote"]
 
 
@@ -137,28 +138,39 @@ def weigh(opinion: Opinion, source: str, first: Review) -> Review:
 
 
 def numbered(source: str) -> str:
-    return "\n".join(f"{number:4}| {line}" for number, line in enumerate(source.splitlines(), 1))
+    return "\n".join(f"{number:4}| {line}" for number, line in enumerate(_lines(source), 1))
 
 
 def is_quoted(source: str, line: int, quote: str) -> bool:
-    """Whether the quote is code on that line or next to it; comments and docstrings are none."""
+    """Whether the quote begins on that line or next to it, as code; comments and docstrings are none."""
     wanted = _squeezed(_without_number(quote))
     if len(wanted) < _SHORTEST:
         return False
     code = _code(source)
-    near = range(max(1, line - _NEAR), line + _NEAR + 1)
-    lines = [code.get(number, "") for number in near]
-    return any(wanted in text for text in lines) or wanted in "".join(lines)
+    for start in range(max(1, line - _NEAR), line + _NEAR + 1):
+        ahead = "".join(code.get(start + n, "") for n in range(_LONGEST))
+        if 0 <= ahead.find(wanted) < len(code.get(start, "")):
+            return True
+    return False
+
+
+def _lines(source: str) -> list[str]:
+    """As Python counts them."""
+    return source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _code(source: str) -> dict[int, str]:
-    """Line number to its text without white space and comments, for lines that hold code."""
-    prose = set(_docstring_lines(source))
-    texts = {number: line for number, line in enumerate(source.splitlines(), 1) if number not in prose}
-    for number, column in _comments(source):
-        if number in texts:
+    """Line number to its text without white space, docstrings and comments."""
+    lines = _lines(source)
+    texts = dict(enumerate(lines, 1))
+    try:
+        for number in _docstring_lines("\n".join(lines)):
+            texts[number] = ""
+        for number, column in _comments("\n".join(lines)):
             texts[number] = texts[number][:column]
-    return {number: squeezed for number, text in texts.items() if (squeezed := _squeezed(text))}
+    except (SyntaxError, ValueError, RecursionError, tokenize.TokenError):
+        pass  # what cannot be told apart counts as code
+    return {number: _squeezed(text) for number, text in texts.items()}
 
 
 def _docstring_lines(source: str) -> Iterator[int]:
@@ -174,7 +186,7 @@ def _comments(source: str) -> Iterator[tuple[int, int]]:
 
 
 def _without_number(quote: str) -> str:
-    """A quote copied with the number in front of it, and without a comment behind."""
+    """A quote that was copied with the number in front of it."""
     head, bar, tail = quote.partition("|")
     return tail if bar and head.strip().isdecimal() else quote
 

@@ -3,7 +3,7 @@
 import pytest
 
 from mkevolve_core.errors import ConfigError
-from verifier.device import Gpu, device_facts, find_place
+from verifier.device import DeviceFacts, Gpu, device_facts, find_place, hardware
 
 ONE = (Gpu("Some GPU", (9, 0), 80_000, 232_448),)
 
@@ -14,6 +14,8 @@ def test_the_facts_of_a_sandbox_on_the_cpu(sandbox):
     assert set(facts.versions) == {"python", "torch", "triton"}
     assert facts.isolation == sandbox.isolation
     assert facts.trouble == ""
+    assert {"load", "dot", "range", "sigmoid"} <= set(facts.functions)
+    assert not {"float32", "extra", "tanh"} & set(facts.functions)
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,47 @@ def test_a_device_is_found(gpus, wanted, device):
 def test_a_device_that_is_not_there_is_named(gpus, wanted, words):
     with pytest.raises(ConfigError, match=words):
         find_place(gpus, wanted)
+
+
+VERSIONS = {"python": "3.12.3", "torch": "2.11.0", "triton": "3.6.0"}
+H200 = Gpu("NVIDIA H200", (9, 0), 143_156, 232_448, 132, 233_472, 65_536, 62_914_560, 4_917_504_000_000)
+
+
+def test_a_gpu_in_words():
+    facts = DeviceFacts("NVIDIA H200", VERSIONS, "weak", (H200,), functions=("dot", "load"))
+    assert hardware(facts) == {
+        "GPU": "NVIDIA H200",
+        "compute capability": "9.0",
+        "multiprocessors": "132",
+        "shared memory for one program": "227 KiB",
+        "shared memory of a multiprocessor": "228 KiB",
+        "registers of a multiprocessor": "65536 of 32 bits",
+        "L2 cache": "60 MiB",
+        "memory": "139.8 GiB",
+        "memory bandwidth": "4.92 TB/s at best",
+        "Triton": "3.6.0",
+        "PyTorch": "2.11.0",
+        "Python": "3.12.3",
+        "triton.language": "dot load",
+    }
+
+
+def test_what_a_driver_does_not_say_is_left_out():
+    facts = DeviceFacts("Some GPU", VERSIONS, "weak", ONE)
+    assert "L2 cache" not in hardware(facts)
+    assert "None" not in " ".join(hardware(facts).values())
+
+
+@pytest.mark.parametrize("gpus", [(), ONE])
+def test_the_interpreter_stands_for_a_target(gpus):
+    """Also where there is a GPU that the run does not use."""
+    found = hardware(DeviceFacts("Triton interpreter", VERSIONS, "weak", gpus), "cuda:80")
+    assert found["compiled for"] == "cuda:80 (A100)"
+    assert (found["multiprocessors"], found["compute capability"]) == ("108", "8.0")
+    assert "not measured" in found["time"]
+    assert "GPU" not in found
+
+
+def test_an_unknown_target_is_named():
+    with pytest.raises(ConfigError, match="cuda:77"):
+        hardware(DeviceFacts("Triton interpreter", VERSIONS, "weak"), "cuda:77")

@@ -6,7 +6,7 @@ import pytest
 
 from mkevolve_core.domain import Codebase, Outcome, Policy, TimingMode
 from tests.verifier.samples import HONEST, SCALE_SHIFT, TWO_STEPS, changed, composed, with_forward
-from verifier.device import device_facts
+from verifier.device import device_facts, hardware
 from verifier.judge import LocalJudge
 from verifier.measured import DISAGREE
 from verifier.sandbox import LocalSandbox
@@ -38,6 +38,14 @@ def test_the_gpu_is_named_and_the_isolation_is_strong(gpu_sandbox):
     assert facts.name == facts.gpus[0].name
     assert facts.gpus[0].shared_limit is None or facts.gpus[0].shared_limit > 40_000
     assert not facts.isolation.startswith("weak")
+
+
+def test_the_gpu_is_put_into_words_for_prompts(gpu_sandbox):
+    told = hardware(device_facts(gpu_sandbox))
+    assert told["GPU"] == device_facts(gpu_sandbox).name
+    assert int(told["multiprocessors"]) > 0
+    assert {"L2 cache", "memory", "registers of a multiprocessor", "compute capability"} <= told.keys()
+    assert "dot" in told["triton.language"].split()
 
 
 def test_an_honest_kernel_is_correct_and_timed_against_both_baselines(judge):

@@ -3,8 +3,9 @@
 import pytest
 
 from mkevolve_core.domain import Codebase, Outcome, SourceFile, Verdict
+from mkevolve_core.protocols import ReviewTask
 from tests.verifier.corpus import load_fixture, load_fixtures
-from verifier.reviewer import review
+from verifier.reviewer import StaticReviewer, review
 from verifier.static import NO_LAUNCH, check_codebase
 
 HEAD = """
@@ -53,6 +54,14 @@ def test_honest_candidates_raise_no_finding(fixture):
 @pytest.mark.parametrize("fixture", HONEST, ids=lambda f: f.name)
 def test_the_reviewer_has_nothing_against_honest_candidates(fixture):
     assert review(fixture.source, Verdict(Outcome.CORRECT)).outcome is Outcome.CORRECT
+
+
+def test_the_static_reviewer_asks_nobody():
+    fixture = HONEST[0]
+    task = ReviewTask("1#1", fixture.problem, fixture.source, Verdict(Outcome.CORRECT))
+    with pytest.raises(StopIteration) as end:
+        next(StaticReviewer().review(task))
+    assert end.value.value == review(fixture.source, Verdict(Outcome.CORRECT))
 
 
 @pytest.mark.parametrize("fixture", REFUSED, ids=lambda f: f.name)
