@@ -87,8 +87,8 @@ def _claim_one(requests: list[OpenRequest], answerer: Answerer) -> tuple[OpenReq
 
 
 def _answer(request: OpenRequest, claim: Claim, answerer: Answerer, say: Callable[[str], None]) -> bool:
-    say(f"{request.request_id}: claimed")
     try:
+        say(f"{request.request_id}: claimed")
         text = _usable_answer(request, claim, answerer)
         submit(request, text, Marker(answerer.who, answerer.model), answerer.link)
     except (_NoAnswer, CommandError) as error:
@@ -143,7 +143,7 @@ def _watch(
     while not _ended(process):
         now = time.monotonic()
         if now >= end:
-            raise _NoAnswer(f"the command took more than {answerer.limit:.0f} s and was ended")
+            raise _NoAnswer(f"the command took more than {answerer.limit:g} s and was ended")
         if printed.stat().st_size > MAX_ANSWER:
             raise _NoAnswer(f"the command printed more than {MAX_ANSWER} bytes and was ended")
         if not _is_wanted(request):
@@ -178,9 +178,10 @@ def _is_wanted(request: OpenRequest) -> bool:
 
 def _end(process: subprocess.Popen[bytes]) -> None:
     """The command and all that it started, if it is still at work."""
+    if process.poll() is not None:
+        return
     for number in (signal.SIGTERM, signal.SIGKILL):
-        if process.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, number)
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(_GRACE_SECONDS)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_SECONDS)
