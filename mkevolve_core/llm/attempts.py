@@ -135,8 +135,10 @@ class Attempts:
             seconds = 0.0
         if seconds is None:
             seconds = self._patience.wait(len(self.tried), self._chance())
-        if last or seconds >= self._left:
+        if last:
             raise failure
+        if seconds >= self._left:
+            raise self._too_slow(failure.detail)
         await self._sleep(seconds, failure.detail)
 
     async def _sleep(self, seconds: float, why: str) -> None:
@@ -203,14 +205,14 @@ class Attempts:
             if not watch.expired():
                 raise
             usage = failure.usage if isinstance(failure, CallFailed) else None
-            late = loop.time() >= ends
-        raise self._too_slow(late, idle, usage)
+        if loop.time() >= ends:
+            raise self._too_slow(usage=usage)
+        raise CallFailed(FailureKind.TIMEOUT, f"nothing came for {idle:g} seconds", usage=usage)
 
-    def _too_slow(self, late: bool, idle: float, usage: Usage | None) -> CallFailed:
-        if late:
-            seconds = self._provider.settings.deadline_seconds
-            return CallFailed(FailureKind.DEADLINE, f"no whole reply within {seconds:g} seconds", usage=usage)
-        return CallFailed(FailureKind.TIMEOUT, f"nothing came for {idle:g} seconds", usage=usage)
+    def _too_slow(self, last: str = "", usage: Usage | None = None) -> CallFailed:
+        seconds = f"{self._provider.settings.deadline_seconds:g}"
+        why = f"; the last try: {last}" if last else ""
+        return CallFailed(FailureKind.DEADLINE, f"no whole reply within {seconds} seconds{why}", usage=usage)
 
     def _broke_off(self, failure: CallFailed, role: RoleSettings, pieces: list[str], began: float) -> None:
         self.partial = failure.partial or "".join(pieces)
