@@ -214,7 +214,10 @@ def test_without_a_gpu_the_times_are_called_estimates():
 def test_an_invented_function_is_answered_with_what_there_is():
     detail = "AttributeError: module 'triton.language' has no attribute 'tanh'"
     request = prompt_of(write_task(judged(Verdict(Outcome.COMPILE_ERROR, detail))))
-    assert "has no function `tanh`. Those with a similar name: tan" in request.task
+    assert (
+        "has no function `tanh`. Write 2.0 * tl.sigmoid(2.0 * x) - 1.0. Those with a similar name: tan"
+        in request.task
+    )
     assert "has these functions and no others: abs, arange" in request.context
 
 

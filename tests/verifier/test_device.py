@@ -1,10 +1,14 @@
 """Where candidates are judged on this machine, and what it is called."""
 
+import re
+from pathlib import Path
+
 import pytest
 
 from mkevolve_core.errors import ConfigError
 from verifier.device import DeviceFacts, Gpu, device_facts, find_place, hardware
 
+PROMPTS = Path(__file__).parents[2] / "prompts"
 ONE = (Gpu("Some GPU", (9, 0), 80_000, 232_448),)
 
 
@@ -48,6 +52,17 @@ def test_a_device_is_found(gpus, wanted, device):
 def test_a_device_that_is_not_there_is_named(gpus, wanted, words):
     with pytest.raises(ConfigError, match=words):
         find_place(gpus, wanted)
+
+
+def test_prompts_recommend_only_functions_that_exist(sandbox):
+    known = set(device_facts(sandbox).functions)
+    types = {"constexpr", "float32", "int32", "int64"}
+    rules, failure = (PROMPTS / name for name in ("_kernel_rules.j2", "_failure.j2"))
+    named = set(re.findall(r"\btl\.(\w+)", rules.read_text() + failure.read_text()))
+    assert named - known - types == {"tanh"}  # named as one that does not exist
+    invented = re.findall(r'^  "(\w+)": "', failure.read_text().partition("set instead")[2], re.MULTILINE)
+    assert len(invented) > 10
+    assert not known & set(invented)
 
 
 VERSIONS = {"python": "3.12.3", "torch": "2.11.0", "triton": "3.6.0"}
