@@ -46,7 +46,7 @@ class Desk:
         leave: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`idle` runs while `next` waits: commands take effect there; `leave` raises Parked where asked to."""
+        """While `next` waits, `idle` runs (commands take effect); while `settle` does, `leave`: it may park."""
         self._run = run
         self._calls = calls
         self._idle = idle

@@ -116,9 +116,7 @@ class Ending:
 
     def _composed(self, best: Best) -> Codebase:
         state = self._run.state
-        return composed(
-            state, self._run.artifacts, state.decompositions[best.decomposition_id], best.chosen
-        )
+        return composed(state, self._run.artifacts, state.decompositions[best.decomposition_id], best.chosen)
 
     def _verdict_of(self, best: Best) -> Verdict:
         evaluations = self._run.state.evaluations

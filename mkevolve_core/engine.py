@@ -18,6 +18,7 @@ from mkevolve_core.search import Search
 from mkevolve_core.steering import Steering
 from mkevolve_core.topology import Topology
 
+
 @dataclass(frozen=True, slots=True)
 class Clock:
     now: Callable[[], float]

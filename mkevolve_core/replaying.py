@@ -38,7 +38,9 @@ def recorded_calls(entries: Iterable[ev.Entry], artifacts: Artifacts) -> tuple[R
     found = []
     for entry in entries:
         if isinstance(entry.event, ev.LLMCalled):
-            found.append(RecordedCall(_reply(entry.event, artifacts), _text(artifacts, entry.event.prompt_sha)))
+            found.append(
+                RecordedCall(_reply(entry.event, artifacts), _text(artifacts, entry.event.prompt_sha))
+            )
         elif isinstance(entry.event, ev.LLMFailed):
             found.append(RecordedCall(_failure(entry.event), _text(artifacts, entry.event.prompt_sha)))
     return tuple(found)
@@ -164,7 +166,7 @@ def started_of(entries: Iterable[ev.Entry], name: str) -> ev.RunStarted:
 
 
 def begin(run: Run, entries: Iterable[ev.Entry], run_id: str, name: str, recorded: Artifacts) -> None:
-    """The first events of a replay: as recorded, said to be a replay; with every text of the recorded calls."""
+    """A replay's first events: as recorded, said to be a replay; and the texts of all recorded calls."""
     for entry in entries:
         event = entry.event
         if isinstance(event, ev.RunStarted) and run.state.problem is None:

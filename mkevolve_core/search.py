@@ -171,14 +171,10 @@ class Search:
         author = self._agents.writer.name
         self._run.record(ev.WriterDeclined(subproblem_id, iteration, left, reason, author))
 
-    def _record_candidate(
-        self, name: str, draft: Draft, parent: str | None, counted: bool = True
-    ) -> None:
+    def _record_candidate(self, name: str, draft: Draft, parent: str | None, counted: bool = True) -> None:
         sha = self._run.artifacts.put(draft.source)
         iteration = self._run.state.iteration
-        one = Candidate(
-            name, name.rpartition("#")[0], sha, parent, iteration, draft.author, draft.note
-        )
+        one = Candidate(name, name.rpartition("#")[0], sha, parent, iteration, draft.author, draft.note)
         promised = self._run.state.config.candidate_seconds + 60
         self._run.record(ev.CandidateProposed(one, counted), within=promised)
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from mkevolve_core import events as ev
 from mkevolve_core.checks import check, with_report
+from mkevolve_core.desk import Desk
 from mkevolve_core.domain import By, Cause, Decomposition, Problem, Revision, Subproblem
 from mkevolve_core.errors import AgentDeclined, DecompositionError
-from mkevolve_core.desk import Desk
 from mkevolve_core.ids import TOTAL, fresh_ids
 from mkevolve_core.protocols import Agents, Sandbox
 from mkevolve_core.run import Run
@@ -74,7 +74,9 @@ class Topology:
                 return found
             reasons.append(str(finished.error))
             if len(names) > 1:
-                self._run.record(ev.DecompositionRejected(Cause.INITIAL, f"{finished.name}: {finished.error}"))
+                self._run.record(
+                    ev.DecompositionRejected(Cause.INITIAL, f"{finished.name}: {finished.error}")
+                )
         return self._agents.decomposer.whole(problem, reasons[-1] if reasons else "no decomposer")
 
     def revise(self, iteration: int) -> None:
