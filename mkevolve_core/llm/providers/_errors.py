@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from mkevolve_core.llm.secrets import Redact
 from mkevolve_core.llm.values import FailureKind
 
 _BY_NAME: Mapping[str, FailureKind] = {
@@ -28,7 +27,6 @@ _BY_NAME: Mapping[str, FailureKind] = {
     "slow_down": FailureKind.RATE_LIMIT,
     "model_not_found": FailureKind.NOT_FOUND,
     "invalid_api_key": FailureKind.AUTH,
-    "server_error": FailureKind.SERVER,
     "insufficient_system_resource": FailureKind.OVERLOADED,
     # An error in mid-stream has the status 200: only its type tells.
     "billing_error": FailureKind.BILLING,
@@ -37,8 +35,6 @@ _BY_NAME: Mapping[str, FailureKind] = {
     "not_found_error": FailureKind.NOT_FOUND,
     "rate_limit_error": FailureKind.RATE_LIMIT,
     "overloaded_error": FailureKind.OVERLOADED,
-    "timeout_error": FailureKind.SERVER,
-    "api_error": FailureKind.SERVER,
 }
 _BY_STATUS: Mapping[int, FailureKind] = {
     401: FailureKind.AUTH,
@@ -97,7 +93,7 @@ def read_error(error: Exception, sdk: Any) -> Told:
     import httpx2
 
     if isinstance(error, sdk.APITimeoutError | httpx2.TimeoutException):
-        return Told("no answer in time", FailureKind.TIMEOUT)
+        return Told("nothing came in time", FailureKind.TIMEOUT)
     if isinstance(error, sdk.APIConnectionError):
         return Told(f"the connection failed: {_cause(error)}", FailureKind.CONNECTION)
     if isinstance(error, sdk.APIResponseValidationError):
@@ -152,11 +148,11 @@ def unsupported(told: Told, sent: Mapping[str, Any], remedies: Mapping[str, str]
     return next((word for word in words if word in remedies and remedies[word] in sent), None)
 
 
-def sentence(told: Told, redact: Redact) -> str:
-    """What is shown and kept: short, on one line, without the key, which some servers repeat."""
-    names = " ".join(str(part) for part in (told.status, told.type, told.code) if part)
+def sentence(told: Told) -> str:
+    """What is shown and kept: short, and on one line."""
+    names = " ".join(dict.fromkeys(str(part) for part in (told.status, told.type, told.code) if part))
     text = " ".join(told.message.split())
-    return redact(f"{names}: {text}" if names else text)[:_LONGEST]
+    return (f"{names}: {text}" if names else text)[:_LONGEST]
 
 
 def _status(status: int | None, code: object) -> int | None:

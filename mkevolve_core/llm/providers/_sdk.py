@@ -8,14 +8,16 @@ exception of it holds the key, and so would any `__context__` that it appears in
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import ipaddress
 import json
 import logging
+import ssl
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 from urllib.parse import quote, urlsplit
 
@@ -97,6 +99,10 @@ class SDKProvider(ABC):
                 f"The provider '{settings.name}' needs a package: pip install {self.PACKAGE}."
             ) from None
         self._client = self._connect()
+        if self._client is None:
+            raise ConfigError(
+                f"The provider '{settings.name}' has an unusable base_url: {self._redact(self._url)}."
+            )
 
     @abstractmethod
     def fields(self, request: Request, role: RoleSettings) -> dict[str, Any]:
@@ -136,7 +142,7 @@ class SDKProvider(ABC):
             path = f"{self.MODELS}/{quote(model, safe='')}"
             found = await self._client.get(path, cast_to=object)
         except (self._sdk_error(), httpx2.HTTPError, ValueError, OSError) as error:
-            told = read_error(error, self._sdk)
+            told = self._clean(read_error(error, self._sdk))
         if told is None:
             return self._facts(model, found)
         if kind_of(told) is FailureKind.NOT_FOUND and self._url != self.URL:
@@ -164,20 +170,28 @@ class SDKProvider(ABC):
             async with stream:
                 got.request_id = stream.response.headers.get(self.REQUEST_ID)
                 if "json" in (content_type := stream.response.headers.get("content-type", "")):
-                    return _not_streamed(await stream.response.aread())
+                    return self._clean(_not_streamed(await stream.response.aread()))
                 async for event in stream:
-                    got.events += 1
-                    self.take(event if isinstance(event, dict) else {}, got)
+                    self._taken(event if isinstance(event, dict) else {}, got)
+        except asyncio.CancelledError:
+            return Told("cancelled", FailureKind.CANCELLED)  # what was seen until then is paid
         except (self._sdk_error(), httpx2.HTTPError, ValueError, OSError) as error:
-            return read_error(error, self._sdk)
+            return self._clean(read_error(error, self._sdk))
         if got.events == 0:
             return Told(f"an answer without events ({content_type or 'no type'})", FailureKind.PROTOCOL)
-        return got.failed
+        return self._clean(got.failed) if got.failed else None
+
+    def _taken(self, event: dict[str, Any], got: Progress) -> None:
+        """Pings do not come this far: what does is a sign of life, text or not."""
+        got.events, texts = got.events + 1, len(got.pieces)
+        self.take(event, got)
+        if len(got.pieces) == texts:
+            got.on_text("")
 
     def _conclude(self, told: Told | None, got: Progress, request: Request, role: RoleSettings) -> Answer:
         """A reply that said why it ended is whole, whatever became of the connection afterwards."""
         if got.stop is None and told is not None and told.code in REFUSALS:
-            got.stop, got.refusal = Stop.REFUSAL, sentence(told, self._redact)
+            got.stop, got.refusal = Stop.REFUSAL, sentence(told)
         if got.stop is None:
             raise self._failure(
                 told or Told("the stream ended before the reply did", FailureKind.CONNECTION), got
@@ -188,10 +202,14 @@ class SDKProvider(ABC):
 
     def _failure(self, told: Told, got: Progress) -> CallFailed:
         kind = kind_of(told)
-        detail = sentence(told, self._redact)
+        detail = sentence(told)
         if kind is FailureKind.NOT_FOUND:
             detail += self._url_hint()
         return CallFailed(kind, detail, told.retry_after, got.usage, got.text)
+
+    def _clean(self, told: Told) -> Told:
+        """Some servers repeat the key."""
+        return replace(told, message=self._redact(told.message))
 
     def _url_hint(self) -> str:
         """The two mistakes that everybody makes once."""
@@ -225,6 +243,7 @@ class SDKProvider(ABC):
         )
 
     def _connect(self) -> Any:
+        """None for a URL that is none."""
         import httpx2
 
         settings = self.settings
@@ -236,13 +255,17 @@ class SDKProvider(ABC):
                 timeout=httpx2.Timeout(settings.idle_seconds, connect=settings.connect_seconds),
                 max_retries=0,
                 default_headers={name: value.replace("{key}", key) for name, value in settings.headers},
-                # A proxy for the world is no way to this machine.
-                http_client=self._sdk.DefaultAsyncHttpxClient(trust_env=False) if self._local else None,
+                http_client=self._local_client() if self._local else None,
                 _strict_response_validation=True,
             )
         except (httpx2.InvalidURL, ValueError):
-            url = self._redact(self._url)
-        raise ConfigError(f"The provider '{settings.name}' has an unusable base_url: {url}.")
+            return None  # the caller raises: its frame does not hold the key
+
+    def _local_client(self) -> Any:
+        """A proxy for the world is no way to this machine; and plain HTTP needs no certificates to be read."""
+        plain = urlsplit(self._url).scheme == "http"
+        verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True
+        return self._sdk.DefaultAsyncHttpxClient(trust_env=False, verify=verify)
 
     def _marks(self, request: Request) -> dict[str, str]:
         if not self._local:
