@@ -20,8 +20,6 @@ TEMPLATE = "decompose.j2"
 
 
 class LLMDecomposer:
-    name = "LLM"
-
     def __init__(
         self,
         prompts: Prompts,
@@ -29,7 +27,10 @@ class LLMDecomposer:
         sandbox: Sandbox,
         workers: int,
         attempts: int = 3,
+        name: str = "LLM",
     ) -> None:
+        """`name`: who is said to have written the decomposition, such as the LLM's own name."""
+        self.name = name
         self._prompts = prompts
         self._device = device_lines(hardware)
         self._sandbox = sandbox

@@ -17,13 +17,13 @@ Pairs = list[tuple[str, str]]
 def match_weights(ours: Sequence[State], theirs: Sequence[State]) -> Pairs:
     """(decomposition's name, problem's name) for all that can be told apart, in creation order.
 
-    First by value, as the same seed gives equal weights; then by the end of the name; then by creation order
-    among equal shapes.
+    First by value, as the same seed gives equal weights; the end of the name decides among equal ones (norms,
+    zeros), then creation order. Then by the end of the name; then by creation order among equal shapes.
     """
     left = [state for state in ours if state.persistent]
     free = [state for state in theirs if state.persistent]
     pairs: dict[str, str] = {}
-    for same in (_same_value, _same_ending, _same_shape):
+    for same in (_same_value_and_ending, _same_value, _same_ending, _same_shape):
         for state in list(left):
             partner = next((other for other in free if same(state, other)), None)
             if partner is not None:
@@ -35,6 +35,10 @@ def match_weights(ours: Sequence[State], theirs: Sequence[State]) -> Pairs:
 
 def _same_shape(one: State, other: State) -> bool:
     return bool(one.tensor.shape == other.tensor.shape and one.tensor.dtype == other.tensor.dtype)
+
+
+def _same_value_and_ending(one: State, other: State) -> bool:
+    return _same_ending(one, other) and _same_value(one, other)
 
 
 def _same_value(one: State, other: State) -> bool:
