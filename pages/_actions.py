@@ -78,6 +78,8 @@ def _ask_at_once(run_id: str, kind: CommandKind, name: str) -> None:
 
 def general_refusal(target: Target) -> str | None:
     """What forbids any action; None if nothing does."""
+    if target.state.replay:
+        return "This is a replay: what comes of it is recorded already."
     if not target.active:
         return f"The run is {target.word}: resume it to steer it."
     if not target.part.alive:

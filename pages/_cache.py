@@ -8,22 +8,20 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import plotly
 import streamlit as st
 
 from mkevolve_core.config import default_runs_dir
 from mkevolve_core.domain import Verdict
-from mkevolve_core.errors import ProblemError
+from mkevolve_core.errors import CommandError, ProblemError
+from mkevolve_core.llm.mailbox.answer import open_requests
 from mkevolve_core.problem import SAMPLES, sample_problems
 from mkevolve_core.state import RunState
 from store import queries
 from store.ingest import Ingest
 from store.warehouse import Warehouse, open_warehouse
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 Row = Mapping[str, Any]
 _APP = Path(__file__).resolve().parent.parent
@@ -178,9 +176,45 @@ def _story(runs_dir: str, run_id: str, version: int) -> Story:
     return Story(*(ask(name, run_id=run_id) for name in names))
 
 
-def candidates(run_id: str, subproblem_id: str) -> pd.DataFrame:
+def candidates(run_id: str, subproblem_id: str) -> list[dict[str, Any]]:
     """In the order in which they were proposed: a row keeps its place while others arrive."""
-    return queries.candidates(desk().warehouse, run_id, subproblem_id).sort_values("seq", ignore_index=True)
+    found = desk().warehouse.records("candidates", run_id=run_id, subproblem_id=subproblem_id)
+    return sorted(found, key=lambda row: int(str(row["seq"])))
+
+
+def missed(run_id: str, subproblem_id: str) -> list[dict[str, Any]]:
+    """Kernel-writing calls that gave no candidate."""
+    return desk().warehouse.records("missed", run_id=run_id, subproblem_id=subproblem_id)
+
+
+def llm_calls(run_id: str, subproblem_id: str) -> list[dict[str, Any]]:
+    """What language models were asked for a subproblem; "" for the run's own calls."""
+    return desk().warehouse.records("llm_calls", run_id=run_id, subproblem_id=subproblem_id)
+
+
+def llm_roles(run_id: str) -> list[dict[str, Any]]:
+    return desk().warehouse.records("llm_roles", run_id=run_id)
+
+
+def postfused(run_id: str) -> list[dict[str, Any]]:
+    """Tries to fuse the finished codebase into one file."""
+    return desk().warehouse.records("postfused", run_id=run_id)
+
+
+def postfused_verdict(run_id: str, seq: int) -> Verdict | None:
+    return queries.postfused_verdict(desk().warehouse, run_id, seq)
+
+
+def mailbox(run_id: str) -> Path:
+    return folder(run_id) / "mailbox"
+
+
+def waiting(run_id: str) -> int:
+    """Requests in the run's mailbox that nobody has answered; 0 where it cannot be read."""
+    try:
+        return sum(not request.is_answered for request in open_requests(mailbox(run_id)))
+    except CommandError:
+        return 0
 
 
 def verdict(run_id: str, candidate_id: str) -> Verdict | None:

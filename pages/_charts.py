@@ -15,7 +15,14 @@ import plotly.graph_objects as go
 from pages._look import Look, Stroke
 from pages._words import ratio_word
 
-X_AXES: Mapping[str, str] = {"iteration": "iteration", "calls": "kernel-writing calls", "minutes": "minutes"}
+X_AXES: Mapping[str, str] = {
+    "iteration": "iteration",
+    "calls": "kernel-writing calls",
+    "minutes": "minutes",
+    "tokens": "tokens, in and out",
+    "cost": "dollars",
+}
+PAID_AXES = ("tokens", "cost")  # of runs that ask language models
 _FONT = "Source Sans, system-ui, sans-serif"
 _HOVER_WIDTH = 52
 _LABEL_PX = 17  # between the whole's point and the middle of its number

@@ -9,8 +9,8 @@ from typing import Any
 import streamlit as st
 
 from pages import _cache, _commands, _components, _lines, _run_actions
-from pages._charts import X_AXES
-from pages._header import PROBLEMS, head_data, interval
+from pages._charts import PAID_AXES, X_AXES
+from pages._header import OUT_OF_BUDGET, PROBLEMS, asks_models, head_data, interval
 from pages._look import Look, look_of
 from pages._picture import WHOLE, tree_picture
 from pages._select import picked, selection, tell_address
@@ -18,6 +18,7 @@ from pages._words import plain
 
 HEIGHT = 424  # fixed, so that nothing jumps while a run grows
 _TICK = "tick"
+_INSPECTED = ("candidates", "calls", "candidate_id", "outcome", "pinned")
 
 
 def show(run_id: str, pace: float | None) -> None:
@@ -60,8 +61,15 @@ def _inspected(run: Mapping[str, Any]) -> str:
     story = _cache.story(run["run_id"])
     names = {box.rpartition("@")[0] for box in selection(run["run_id"])}
     rows = [row for row in story.tree if row["subproblem_id"] in names]
-    facts = [(row["candidates"], row["candidate_id"], row["outcome"], row["pinned"]) for row in rows]
-    return json.dumps([run["word"], run["iteration"], facts, len(story.whole) if WHOLE in names else 0])
+    facts = [[row[key] for key in _INSPECTED] for row in rows]
+    whole = [len(story.whole), run["postfuse_tries"]] if WHOLE in names else []
+    asked = [run["llm_calls"], run["failed_calls"]] if _prompts_are_shown(names) else []
+    return json.dumps([run["word"], run["iteration"], facts, whole, asked])
+
+
+def _prompts_are_shown(names: set[str]) -> bool:
+    """In a tab of its own for a subproblem; beside the rest where the run itself is looked into."""
+    return not names or WHOLE in names or st.session_state.get("tab") == "Prompts"
 
 
 def _bars(run: Mapping[str, Any]) -> None:
@@ -69,12 +77,30 @@ def _bars(run: Mapping[str, Any]) -> None:
         st.info(plain(note), icon=":material/info:")
     if run["word"] in PROBLEMS:
         st.error(f"**{run['word'].capitalize()}.** {plain(run['evidence'])}", icon=":material/error:")
+    if run["word"] == OUT_OF_BUDGET:
+        st.warning(f"**Out of budget.** {plain(run['evidence'])}", icon=":material/savings:")
+    waiting = _cache.waiting(run["run_id"]) if run["agents"] != "built-in" and not run["finished"] else 0
+    if waiting:
+        st.info(plain(_waits(waiting, run)), icon=":material/mail:")
     failure = _run_actions.export_failure(run)
     if failure:
         st.warning(f"Export: not verified as a set: {plain(failure)}", icon=":material/download:")
     if run["fallback"]:
         told = f"The whole problem is the only subproblem, since {run['fallback']}"
         st.info(plain(told), icon=":material/call_merge:")
+
+
+def _waits(number: int, run: Mapping[str, Any]) -> str:
+    many = "1 request waits" if number == 1 else f"{number} requests wait"
+    then = "" if run["active"] else ", then resume the run"
+    files = _cache.mailbox(run["run_id"])
+    return f"{many} in the mailbox: mkevolve answer {run['run_id']}{then}. Or write files: {files}"
+
+
+def _nothing_drawn(story: _cache.Story, x: str) -> str | None:
+    if any(row[x] is not None for row in story.lines):
+        return None
+    return f"The {x} is unknown." if story.lines else "No result yet."
 
 
 def _tree(run: Mapping[str, Any], story: _cache.Story, look: Look) -> None:
@@ -94,13 +120,15 @@ def _plot(run: Mapping[str, Any], story: _cache.Story, look: Look) -> None:
     with st.container(horizontal=True, vertical_alignment="center", key="axis"):
         measured = any(row["speedup"] is not None for row in story.lines)
         st.markdown("Speedup against torch.compile" if measured else "Estimate, modelled: not a speedup")
+        axes = [name for name in X_AXES if name not in PAID_AXES or asks_models(run)]
+        if st.session_state.get("x_axis", "iteration") not in axes:
+            del st.session_state["x_axis"]  # chosen for a run that asks models
         x = st.segmented_control(
             "x axis",
-            [*X_AXES],
+            axes,
             default="iteration",
             key="x_axis",
             required=True,
-            format_func=lambda name: "calls" if name == "calls" else name,
             label_visibility="collapsed",
         )
     chosen = selection(run_id)
@@ -111,7 +139,7 @@ def _plot(run: Mapping[str, Any], story: _cache.Story, look: Look) -> None:
             "figure": figure,
             "height": HEIGHT - 44,
             "selected": list(chosen),
-            "empty": None if story.lines else "No result yet.",
+            "empty": _nothing_drawn(story, x or "iteration"),
         },
         on_picked_change=lambda: picked(run_id, "lines"),
     )

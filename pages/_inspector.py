@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
 
 from mkevolve_core.state import RunState, SubproblemState
-from pages import _actions, _cache, _verdict
+from pages import _actions, _cache, _postfuse, _prompts, _verdict
+from pages._header import asks_models
 from pages._picture import WHOLE, part_word, split_id, whole_word
 from pages._select import candidate, select_candidate, selection, tell_address
-from pages._words import DASH, count, outcome_word, plain
+from pages._words import DASH, count, outcome_word, plain, visible
 
 Row = Mapping[str, Any]
-_TABS = ("Code", "Candidates", "Verdict", "Reference")
+_TABS = ("Code", "Candidates", "Verdict", "Prompts", "Reference")
+_WHOLE_TABS = ("Verdict", "Prompts", "Post-fusion")
 _CODE_HEIGHT = 420
 _ROWS = 10  # a longer table scrolls
 _COLOURED = 400_000  # characters; longer text is shown without colours
@@ -34,6 +36,8 @@ def show(run_id: str) -> None:
             _whole(run_id, story, state, boxes[0][1])
         else:
             st.caption("Click a box or a point to look into it; Shift-click adds one, to fuse.")
+            if asks_models(_cache.run(run_id)):
+                _prompts.of_run(run_id)
 
 
 def _subproblem(
@@ -45,19 +49,24 @@ def _subproblem(
     with st.container(horizontal=True, vertical_alignment="center", key="inspector_head"):
         _title(part, row, names)
         _actions.buttons(_actions.Target(run_id, run["word"], run["active"], state, names))
-    table = _cache.candidates(run_id, names[0])
-    shown = _shown_candidate(part, row, set(table["candidate_id"]))
+    missed = {one["candidate_id"]: one for one in _cache.missed(run_id, names[0])}
+    gone = missed.get(candidate() or "")
+    shown = _shown_candidate(part, row)
     with st.container(horizontal=True, vertical_alignment="center", key="inspector_tabs"):
         tab = _tabs()
-        if shown and tab in ("Code", "Verdict"):
+        if shown and tab in ("Code", "Verdict") and not gone:
             _pick_candidate(part, shown)
             st.text(_sentence(state, shown), width="stretch")
-    if tab == "Code":
+    if gone and tab in ("Code", "Verdict"):
+        _gone(gone)
+    elif tab == "Code":
         _code(run_id, state, part, shown)
     elif tab == "Candidates":
-        _candidates(table, names[0])
+        _candidates(_cache.candidates(run_id, names[0]), [*missed.values()], names[0])
     elif tab == "Verdict":
         _verdict_of(run_id, state, part, shown)
+    elif tab == "Prompts":
+        _prompts.of_subproblem(run_id, names[0], candidate() if gone else shown)
     else:
         st.code(part.subproblem.reference, language="python", line_numbers=True, height=_CODE_HEIGHT)
 
@@ -91,10 +100,10 @@ def _tabs() -> str:
 # -------------------------------------------------------------------------------- code
 
 
-def _shown_candidate(part: SubproblemState, row: Row | None, known: set[str]) -> str | None:
+def _shown_candidate(part: SubproblemState, row: Row | None) -> str | None:
     """The one that was clicked, else the one that the box shows, else the last."""
     asked = candidate()
-    if asked in known:
+    if asked in part.candidates:
         return asked
     if row and row["candidate_id"]:
         return str(row["candidate_id"])
@@ -112,7 +121,7 @@ def _code(run_id: str, state: RunState, part: SubproblemState, shown: str | None
         st.error(f"The source of {plain(shown)} is not in the run's artifacts (sha {one.source_sha[:12]}).")
         return
     language = "python" if len(text) <= _COLOURED else None
-    st.code(text, language=language, line_numbers=True, height=_CODE_HEIGHT)
+    st.code(visible(text), language=language, line_numbers=True, height=_CODE_HEIGHT)
 
 
 def _pick_candidate(part: SubproblemState, shown: str) -> None:
@@ -153,14 +162,15 @@ def _declined(part: SubproblemState) -> str:
 # -------------------------------------------------------------------------- candidates
 
 
-def _candidates(table: Any, name: str) -> None:
-    if table.empty:
+def _candidates(candidates: Sequence[Row], missed: Sequence[Row], name: str) -> None:
+    rows = _verdict.candidate_rows(candidates, missed)
+    if not rows:
         st.caption("No candidate yet.")
         return
     key = f"candidates of {name}"
-    ids = list(table["candidate_id"])
+    ids = [row["candidate_id"] for row in rows]
     st.dataframe(
-        _verdict.candidate_columns(table),
+        rows,
         hide_index=True,
         height="content" if len(ids) <= _ROWS else _CODE_HEIGHT,
         placeholder=DASH,
@@ -169,13 +179,21 @@ def _candidates(table: Any, name: str) -> None:
         selection_mode="single-row",
         column_config=_verdict.CANDIDATE_COLUMNS,
     )
-    st.caption("In the order of proposal. Select a row to see its code and its verdict in the other tabs.")
+    st.caption("In order. Select a row to see its code, verdict and prompt in the other tabs.")
 
 
 def _row_chosen(key: str, ids: list[str]) -> None:
     rows = st.session_state[key]["selection"]["rows"]
     if rows and rows[0] < len(ids):
         select_candidate(ids[rows[0]])
+
+
+def _gone(row: Row) -> None:
+    """A call that gave no candidate: spent, and the beam kept its members."""
+    why = f"{_verdict.missed_word(row['outcome'])}. {row['reason'] or ''}"
+    told = f"No candidate {row['candidate_id']} came of its call: {why}"
+    st.warning(plain(told), icon=":material/edit_off:")
+    st.caption("Its prompt and reply are under Prompts.")
 
 
 # ---------------------------------------------------------------------------- verdicts
@@ -201,10 +219,33 @@ def _whole(run_id: str, story: _cache.Story, state: RunState, iteration: int) ->
     st.markdown(
         f"**End to end** · iteration {iteration} · {glyph} {plain(word)} · after {plain(row['after'])}"
     )
+    tab = _whole_tab(_cache.run(run_id))
+    if tab == "Prompts":
+        _prompts.of_run(run_id)
+    elif tab == "Post-fusion":
+        _postfuse.show(run_id)
+    else:
+        _whole_verdict(run_id, story, state, row)
+
+
+def _whole_tab(run: Row) -> str:
+    has = {"Verdict": True, "Prompts": asks_models(run), "Post-fusion": bool(run["postfuse_tries"])}
+    tabs = [name for name in _WHOLE_TABS if has[name]]
+    if st.session_state.get("whole_tab", "Verdict") not in tabs:
+        del st.session_state["whole_tab"]  # chosen for another run
+    if len(tabs) == 1:
+        return tabs[0]
+    chosen = st.segmented_control(
+        "Show", tabs, default="Verdict", required=True, key="whole_tab", label_visibility="collapsed"
+    )
+    return str(chosen or "Verdict")
+
+
+def _whole_verdict(run_id: str, story: _cache.Story, state: RunState, row: Row) -> None:
     found = _cache.whole_verdict(run_id, row["seq"])
     if found:
         _verdict.show(found, None, None)
-    _verdict.shares([one for one in story.shares if one["iteration"] == iteration])
+    _verdict.shares([one for one in story.shares if one["iteration"] == row["iteration"]])
     chosen = state.decompositions.get(row["decomposition_id"])
     if chosen:
         with st.expander("Top-level module"):

@@ -15,15 +15,19 @@ _SWAPPED = f"{WHOLE} swapped"  # as the index names the whole after the final sw
 
 
 def figure(run: Row, story: Story, look: Look, x: str, selected: Iterable[str]) -> dict[str, Any]:
-    """The figure for plotly.js, over `x`: iteration, calls or minutes."""
+    """The figure for plotly.js, over `x`: iteration, calls, minutes, tokens or cost."""
     lines = lines_of(story, look, x)
     reached = max((point.x for line in lines for point in line.points), default=1.0)
-    limit = max(float(run["iterations"] or 1), reached) if x == "iteration" else max(reached, 1.0)
+    least = {"iteration": float(run["iterations"] or 1), "cost": 0.01}.get(x, 1.0)
+    limit = max(least, reached)
     return lines_figure(lines, x, look, selected, f"{run['run_id']} {x}", limit)
 
 
 def lines_of(story: Story, look: Look, x: str) -> list[Line]:
-    """One line a subproblem, in the order in which they appeared, and the whole on top of them."""
+    """One line a subproblem, in the order in which they appeared, and the whole on top of them.
+
+    Where `x` is unknown there is no point.
+    """
     points: dict[str, list[Point]] = {}
     for name, point in (*_judged(story, x), *_declined(story, x)):
         points.setdefault(name, []).append(point)
@@ -41,6 +45,8 @@ def _judged(story: Story, x: str) -> Iterable[tuple[str, Point]]:
     whole = {row["iteration"]: row for row in story.whole}
     for row in story.lines:
         name, iteration = row["subproblem_id"], row["iteration"]
+        if row[x] is None:
+            continue
         if name in (WHOLE, _SWAPPED):
             box, told = WHOLE, whole_sentence(whole.get(iteration), iteration)
         else:
@@ -52,7 +58,7 @@ def _judged(story: Story, x: str) -> Iterable[tuple[str, Point]]:
 
 def _declined(story: Story, x: str) -> Iterable[tuple[str, Point]]:
     """A subproblem beyond the writer fails, like one whose candidates do."""
-    at = {row["iteration"]: row[x] for row in story.lines}
+    at = {row["iteration"]: row[x] for row in story.lines if row[x] is not None}
     for row in story.tree:
         iteration = row["iteration"]
         if row["outcome"] is None and row["declined"] and iteration in at:

@@ -93,7 +93,9 @@ def part_word(row: Row) -> tuple[str, str, str]:
     """(glyph, word, state of the box) of a subproblem at an iteration."""
     outcome = row["outcome"]
     if outcome is None:
-        return ("✗", "fails: beyond the writer", "fail") if row["declined"] else ("○", "new", "fresh")
+        if row["declined"]:
+            return "✗", "fails: beyond the writer", "fail"
+        return ("✗", "fails: no candidate", "fail") if _in_vain(row) else ("○", "new", "fresh")
     if outcome in ("cheat", "review"):
         return "✗⚑", outcome_word(outcome), "flag"
     if outcome != "correct":
@@ -104,6 +106,11 @@ def part_word(row: Row) -> tuple[str, str, str]:
     if row["author"] == "PyTorch":
         return "⇄", f"PyTorch {word}", "torch"
     return "✓", word, "fast" if above else "slow"
+
+
+def _in_vain(row: Row) -> bool:
+    """Calls were spent, and no candidate came of them."""
+    return row.get("state") == "failing" and bool(row["calls"]) and not row["candidates"]
 
 
 def part_sentence(row: Row, working: bool = False) -> str:
@@ -120,6 +127,8 @@ def part_sentence(row: Row, working: bool = False) -> str:
 
 
 def _told(row: Row) -> str:
+    if row["outcome"] is None and _in_vain(row):
+        return f"fails, no candidate came of {count(row['calls'], 'call')}"
     if row["outcome"] is None:
         return f"fails, the writer declined: {row['declined']}" if row["declined"] else "nothing judged yet"
     if row["outcome"] != "correct":

@@ -14,10 +14,18 @@ from mkevolve_core.errors import MKEvolveError
 from pages import _cache
 from pages._commands import ask
 from pages._export import Export, exports, zip_name
+from pages._header import OUT_OF_BUDGET
 from pages._words import plain, ratio_word
+from store.liveness import limit_reached
 
 Row = Mapping[str, Any]
-RESTARTABLE = ("parked", "crashed", "lost", "failed")
+RESTARTABLE = ("parked", OUT_OF_BUDGET, "crashed", "lost", "failed")
+LIMITS: Mapping[str, str] = {  # as `llm.settings.Limits` names them
+    "usd": "Dollars",
+    "calls": "Calls, all of them",
+    "output_tokens": "Output tokens",
+    "minutes": "Minutes",
+}
 _KILL_WORD = "kill"
 _EXPORT_HELP = "Verify the best set once more as a whole, then offer it as a zip."
 
@@ -34,6 +42,9 @@ def buttons(run: Row, prefix: str = "run") -> None:
 def pause_or_resume(run: Row, prefix: str) -> None:
     """One button, whatever it says: its key stays, so that a press in flight is counted once."""
     word, run_id = run["word"], run["run_id"]
+    if word == OUT_OF_BUDGET and not run["replay"]:
+        _resume_with_more(run, prefix)
+        return
     if word in RESTARTABLE:
         label, told, act = "Resume", "Start an engine that goes on from the journal.", lambda: resume(run_id)
     elif word == "paused":
@@ -42,21 +53,49 @@ def pause_or_resume(run: Row, prefix: str) -> None:
         told = "Pause after the candidate in hand; the device is free meanwhile."
         label, act = "Pause", lambda: ask(run_id, CommandKind.PAUSE)
     refused = label == "Pause" and word != "running"
+    if word in RESTARTABLE and run["replay"]:
+        refused, told = True, "A replay is not gone on with: play the recording again."
     st.button(
         label,
         icon=":material/pause:" if label == "Pause" else ":material/play_arrow:",
         shortcut="P",
         type="secondary" if label == "Pause" else "primary",
         disabled=refused,
-        help=f"The run is {word}." if refused else told,
+        help=f"The run is {word}." if refused and label == "Pause" else told,
         key=f"{prefix}_pause",
         on_click=act,
     )
 
 
-def resume(run_id: str) -> None:
+def _resume_with_more(run: Row, prefix: str) -> None:
+    """Resume asks for a larger limit first: with the same one the run would end at once."""
+    known = {key: run[f"limit_{key}"] for key in LIMITS if run[f"limit_{key}"] is not None}
+    reached = limit_reached(_cache.state(run["run_id"]))
+    with st.popover("Resume…", icon=":material/play_arrow:", type="primary", key=f"{prefix}_resume_with"):
+        st.text("Go on with larger limits; what is spent stays counted.")
+        given = {
+            key: st.number_input(
+                LIMITS[key],
+                min_value=0.0,
+                value=float(value) * (2 if reached and key == reached[0] else 1),
+                format="%.2f" if key == "usd" else "%.0f",
+                key=f"{prefix}_limit_{key}",
+            )
+            for key, value in known.items()
+        }
+        raised = {key: value for key, value in given.items() if value != known[key]}
+        st.button(
+            "Resume",
+            type="primary",
+            disabled=not raised,
+            key=f"{prefix}_pause",
+            on_click=lambda: resume(run["run_id"], raised),
+        )
+
+
+def resume(run_id: str, limits: Mapping[str, float] | None = None) -> None:
     try:
-        launch.resume_run(_cache.desk().runs_dir, run_id)
+        launch.resume_run(_cache.desk().runs_dir, run_id, limits=limits)
     except MKEvolveError as error:
         st.toast(plain(error), icon=":material/error:", duration="long")
 

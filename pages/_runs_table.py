@@ -8,12 +8,12 @@ from typing import Any
 import streamlit as st
 
 from pages import _cache
-from pages._header import PROBLEMS, state_mark
-from pages._words import DASH, ago, ratio_word, title
+from pages._header import PROBLEMS, asks_models, state_mark
+from pages._words import DASH, agents_word, ago, amount, dollars, ratio_word, title
 
 Row = Mapping[str, Any]
 COLUMNS: Mapping[str, Any] = {
-    "state": st.column_config.TextColumn("state", width=110),
+    "state": st.column_config.TextColumn("state", width=125),
     "problem": st.column_config.TextColumn("problem", width=230),
     "run": st.column_config.TextColumn("run", width=215),
     "iteration": st.column_config.TextColumn("iteration", width=70),
@@ -25,6 +25,9 @@ COLUMNS: Mapping[str, Any] = {
     ),
     "subproblems": st.column_config.TextColumn("subproblems", width=95),
     "calls": st.column_config.TextColumn("calls", width=70),
+    "by": st.column_config.TextColumn("written by", width=115),
+    "tokens": st.column_config.TextColumn("tokens", width=75, help="of all calls to language models"),
+    "cost": st.column_config.TextColumn("cost", width=75, help="unknown where a price or a usage is"),
     "started": st.column_config.TextColumn("started", width=95),
     "evidence": st.column_config.TextColumn("evidence", width=420),
 }
@@ -47,13 +50,15 @@ def fits(run: Row, kind: str) -> bool:
 
 
 def rows(runs: Sequence[Row]) -> list[dict[str, Any]]:
-    return [_row(run) for run in runs]
+    """What calls took is told only where some run asks language models."""
+    told = any(asks_models(run) for run in runs)
+    return [_row(run, told) for run in runs]
 
 
-def _row(run: Row) -> dict[str, Any]:
+def _row(run: Row, paid: bool) -> dict[str, Any]:
     readable = bool(run["problem"])
     return {
-        "state": f"{state_mark(run['word'])} {run['word']}",
+        "state": f"{state_mark(run['word'])} {run['word']}{' · replay' if run['replay'] else ''}",
         "problem": title(run["problem"] or DASH),
         "run": run["run_id"],
         "iteration": f"{run['iteration']}/{run['iterations']}" if readable else DASH,
@@ -61,9 +66,18 @@ def _row(run: Row) -> dict[str, Any]:
         "trend": _cache.trend(run["run_id"], run["seq"]),
         "subproblems": _parts(run),
         "calls": f"{run['calls']}/{run['calls_planned']}" if readable else DASH,
+        **(_paid(run) if paid else {}),
         "started": ago(run["started_at"]),
         "evidence": run["evidence"],
     }
+
+
+def _paid(run: Row) -> dict[str, Any]:
+    if not asks_models(run):
+        return {"by": agents_word(run["agents"]) if run["problem"] else DASH, "tokens": DASH, "cost": DASH}
+    unknown = run["tokens_unknown"] and not run["tokens"]
+    tokens = amount(None if unknown else run["tokens"])
+    return {"by": agents_word(run["agents"]), "tokens": tokens, "cost": dollars(run["cost"])}
 
 
 def _best(run: Row) -> str:

@@ -9,7 +9,7 @@ import streamlit as st
 
 from pages._picture import box_id, split_id
 
-_KEY, _CANDIDATE = "selection", "selected_candidate"
+_KEY, _CANDIDATE, _CALL = "selection", "selected_candidate", "selected_call"
 FRAGMENTS = ("figure", "inspector")
 
 
@@ -19,13 +19,14 @@ def selection(run_id: str) -> tuple[str, ...]:
     if known is None or known[0] != run_id:
         st.session_state[_KEY] = (run_id, _addressed())
         st.session_state[_CANDIDATE] = st.query_params.get("cand")
+        st.session_state[_CALL] = _number(st.query_params.get("call", ""))
     chosen: tuple[str, ...] = st.session_state[_KEY][1]
     return chosen
 
 
 def select(run_id: str, boxes: Iterable[str]) -> None:
     st.session_state[_KEY] = (run_id, tuple(dict.fromkeys(boxes)))
-    st.session_state[_CANDIDATE] = None
+    st.session_state[_CANDIDATE] = st.session_state[_CALL] = None
 
 
 def candidate() -> str | None:
@@ -36,6 +37,17 @@ def candidate() -> str | None:
 
 def select_candidate(name: str) -> None:
     st.session_state[_CANDIDATE] = name
+    st.session_state[_CALL] = None
+
+
+def call() -> int | None:
+    """The call to a language model that was asked for, by its entry's number."""
+    asked: int | None = st.session_state.get(_CALL)
+    return asked
+
+
+def select_call(seq: int) -> None:
+    st.session_state[_CALL] = seq
 
 
 def tell_address(run_id: str) -> None:
@@ -45,6 +57,7 @@ def tell_address(run_id: str) -> None:
         "node": ",".join(split_id(box)[0] for box in boxes),
         "it": str(split_id(boxes[-1])[1]) if boxes else "",
         "cand": candidate() or "",
+        "call": str(call() or ""),
     }
     for name, value in wanted.items():
         if value and st.query_params.get(name) != value:
@@ -64,6 +77,11 @@ def picked(run_id: str, component: str) -> None:
 def _addressed() -> tuple[str, ...]:
     names = st.query_params.get("node", "")
     iteration = st.query_params.get("it", "")
-    if not names or not re.fullmatch(r"[0-9]{1,6}", iteration):
+    number = _number(iteration)
+    if not names or number is None:
         return ()
-    return tuple(box_id(name, int(iteration)) for name in names.split(",") if name)
+    return tuple(box_id(name, number) for name in names.split(",") if name)
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else None

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import streamlit as st
 
 from mkevolve_core.domain import Case, Resources, Review, Verdict
 from pages._words import DASH, milliseconds, outcome_word, plain, small, spread
 
-if TYPE_CHECKING:
-    import pandas as pd
-
+Row = Mapping[str, Any]
+_MISSED = {"truncated": "cut off", "refusal": "refused", "context": "context full", "nocode": "no code"}
 _NUMBER = st.column_config.NumberColumn
 CANDIDATE_COLUMNS: Mapping[str, Any] = {
     "candidate_id": st.column_config.TextColumn("candidate", width="small"),
@@ -35,16 +34,28 @@ CANDIDATE_COLUMNS: Mapping[str, Any] = {
 }
 
 
-def candidate_columns(table: pd.DataFrame) -> pd.DataFrame:
-    """The columns that say something, in reading order; outcomes as words."""
-    shown = table[[name for name in CANDIDATE_COLUMNS if name in table]].copy()
-    shown["outcome"] = [
-        outcome_word(one) if isinstance(one, str) else "not judged" for one in shown["outcome"]
-    ]
-    for name in ("speedup", "estimate", "time_ms", "registers", "shared_bytes"):
-        if shown[name].isna().all():
-            del shown[name]
-    return shown
+def candidate_rows(candidates: Sequence[Row], missed: Sequence[Row]) -> list[dict[str, Any]]:
+    """Candidates and the calls that gave none, in order, in the columns that say something."""
+    lines = [(row["seq"], {**row, "outcome": _outcome(row)}) for row in candidates]
+    lines += [(row["seq"], _missed(row)) for row in missed]
+    rows = [line for _, line in sorted(lines, key=lambda pair: pair[0])]
+    numbers = ("speedup", "estimate", "time_ms", "max_error", "registers", "shared_bytes")
+    empty = {name for name in numbers if all(row.get(name) is None for row in rows)}
+    return [{name: row.get(name) for name in CANDIDATE_COLUMNS if name not in empty} for row in rows]
+
+
+def _outcome(row: Row) -> str:
+    return outcome_word(row["outcome"]) if row["outcome"] else "not judged"
+
+
+def _missed(row: Row) -> dict[str, Any]:
+    told = {"in_beam": False, "chosen": False, "detail": row["reason"]}
+    return {**row, **told, "outcome": f"no candidate: {missed_word(row['outcome'])}"}
+
+
+def missed_word(outcome: str) -> str:
+    """Why no candidate came of a kernel-writing call: `cut off`, `refused`, `no code`."""
+    return _MISSED.get(outcome, outcome.replace("_", " "))
 
 
 def show(verdict: Verdict, review: Review | None, rejected: str | None) -> None:
@@ -130,7 +141,7 @@ def _resources(need: Resources | None) -> str:
     return f"{', '.join(filter(None, told)) or DASH} on {need.target}"
 
 
-def shares(rows: Sequence[Mapping[str, Any]]) -> None:
+def shares(rows: Sequence[Row]) -> None:
     """Where the whole's time goes, by part."""
     if not rows:
         return

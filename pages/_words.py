@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
+from collections.abc import Mapping
 
 from mkevolve_core.domain import Outcome, Timing, Verdict
 
 DASH = "–"
+UNKNOWN = "unknown"
+_AGENTS = {"built-in": "built-in agents", "llm": "LLM", "mailbox": "mailbox"}
+# Control characters as their pictures; what turns the direction of text by its number.
+_INVISIBLE: Mapping[int, str] = {
+    **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"},
+    0x7F: "\u2421",
+    **{code: f"<U+{code:04X}>" for code in (0x061C, *range(0x200B, 0x2010), *range(0x202A, 0x202F))},
+    **{code: f"<U+{code:04X}>" for code in (*range(0x2060, 0x206A), 0xFEFF)},
+}
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=])")
 _OUTCOMES = {
     Outcome.WRONG_RESULT: "wrong result",
@@ -27,6 +38,34 @@ _OUTCOMES = {
 def plain(text: object) -> str:
     """Text for a widget that reads Markdown: shown character for character."""
     return _MARKDOWN.sub(r"\\\1", str(text)).replace("\n", " ")
+
+
+def visible(text: str) -> str:
+    """Text of others for a code block: every character is seen, none acts, what is no character is a "?"."""
+    sound = text.replace("\r\n", "\n").encode("utf-8", "replace").decode()
+    return sound.translate(_INVISIBLE)
+
+
+def agents_word(agents: str | None) -> str:
+    """Who writes: `built-in agents`, `LLM`, `mailbox`."""
+    return _AGENTS.get(agents or "built-in", agents or "")
+
+
+def amount(value: float | None) -> str:
+    """A large number in three digits: `950`, `8.1 k`, `1.24 M`."""
+    if value is None:
+        return UNKNOWN
+    for limit, divisor, unit in ((1e3, 1, ""), (1e6, 1e3, " k"), (math.inf, 1e6, " M")):
+        if value < limit * 0.9995 or limit == math.inf:
+            return f"{value:.0f}" if divisor == 1 else f"{value / divisor:.3g}{unit}"
+    return UNKNOWN
+
+
+def dollars(value: float | None) -> str:
+    """`$3.90`, `$0.0391`; what nobody knows is `unknown`, never `$0`."""
+    if value is None:
+        return UNKNOWN
+    return f"${value:.4f}" if 0 < value < 0.1 else f"${value:,.2f}"
 
 
 def times(value: float | None) -> str:

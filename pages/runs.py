@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages import _cache, _frame, _run_actions, _runs_table, _start
+from pages import _cache, _frame, _recorded, _run_actions, _runs_table, _start
 from pages._header import interval, state_mark
 from pages._words import count, plain, title
 
@@ -79,7 +79,8 @@ def _selected(run: dict[str, object]) -> None:
     ):
         name = plain(title(str(run["problem"] or run_id)))
         word, evidence = str(run["word"]), plain(run["evidence"])
-        st.markdown(f"**{name}** · {state_mark(word)} {word}  \n{evidence}", width="stretch")
+        replay = f" · replay of {plain(run['replay'])}" if run["replay"] else ""
+        st.markdown(f"**{name}** · {state_mark(word)} {word}{replay}  \n{evidence}", width="stretch")
         if run["word"] == "unreadable":
             return
         if st.button("Open", icon=":material/account_tree:", type="primary", key=f"open_{run_id}"):
@@ -97,6 +98,7 @@ def _nothing() -> None:
             "a Triton subkernel is evolved for each, and you watch and steer it here."
         )
         st.page_link(_start.NEW_RUN, label="Start the first run", icon=":material/add:")
+        _recorded.offer()
         st.caption(f"Runs folder: {plain(_cache.desk().runs_dir)}")
 
 

@@ -26,7 +26,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
 function mount(parent) {
   const root = parent.querySelector(".head");
   const find = (name) => root.querySelector(`.${name}`);
-  const parts = Object.fromEntries(["name", "run", "state", "word", "evidence", "clock", "figures"].map((n) => [n, find(n)]));
+  const parts = Object.fromEntries(["name", "run", "note", "state", "word", "evidence", "clock", "figures"].map((n) => [n, find(n)]));
   const view = { root, ...parts, icon: root.querySelector("path"), heard: performance.now(), cells: new Map() };
   const timer = setInterval(() => (root.isConnected ? clock(view) : clearInterval(timer)), 500);
   views.set(parent, view);
@@ -37,6 +37,8 @@ function draw(view) {
   const { data } = view;
   put(view.name, data.name);
   put(view.run, data.run);
+  put(view.note, data.note ?? "");
+  view.note.hidden = !data.note;
   put(view.word, data.state);
   put(view.evidence, data.evidence);
   if (document.title !== data.title) document.title = data.title;
