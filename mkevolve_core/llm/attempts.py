@@ -54,6 +54,7 @@ class Hooks:
     paid: Callable[[Attempt, str], None]  # and the model as the server resolved it
     waits: Callable[[float | None, str], None]  # until when (epoch) and why; None: no longer
     note: Callable[[str], None]
+    wanted: Callable[[], bool]  # False: cancelled, whatever the provider made of it
     redact: Redact
 
 
@@ -117,6 +118,8 @@ class Attempts:
             try:
                 return await self._once(role)
             except CallFailed as failure:
+                if not self._hooks.wanted():
+                    raise
                 if failure.kind in BLOCKING:
                     self._limiter.block(failure.kind, failure.detail)
                 await self._wait_after(failure)

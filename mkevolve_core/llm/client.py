@@ -267,6 +267,7 @@ class Client:
             paid=lambda attempt, resolved: self._paid(call, attempt, resolved),
             waits=waits,
             note=self._note,
+            wanted=lambda: call.wanted and not self._closing,
             redact=self._redact,
         )
 

@@ -154,6 +154,21 @@ def test_silence_is_a_timeout_and_tried_again(tmp_path):
     assert reply.attempts[0].detail == "nothing came for 0.15 seconds"
 
 
+def test_what_the_provider_saw_until_it_fell_silent_is_believed(tmp_path):
+    async def step(request, role, on_text):
+        try:
+            await hangs("some text")(request, role, on_text)
+        except asyncio.CancelledError:
+            usage = Usage(input=50, output=60, known=True)
+            raise CallFailed(FailureKind.CANCELLED, "cancelled", usage=usage, partial="some text") from None
+
+    provider = Scripted(step, settings=provider_settings(idle_seconds=0.1, tries=1))
+    with client(provider, tmp_path) as calls:
+        calls.submit(request())
+        reply = one_reply(calls)
+    assert (reply.failure, reply.usage.output, reply.text) == (FailureKind.TIMEOUT, 60, "some text")
+
+
 def test_thinking_is_no_silence(tmp_path):
     """An empty piece is a sign of life."""
     provider = Scripted(hangs(*[""] * 8, every=0.05), settings=provider_settings(idle_seconds=0.15, tries=1))
@@ -361,6 +376,22 @@ def test_what_the_provider_saw_of_a_cancelled_call_is_believed(tmp_path):
         assert gone_within(calls, STOPS_WITHIN)
         (reply,) = calls.unwanted()
     assert (reply.failure, reply.usage.output, reply.usage.known) == (FailureKind.CANCELLED, 60, True)
+
+
+def test_a_cancelled_call_is_over_whatever_the_provider_makes_of_it(tmp_path):
+    async def step(request, role, on_text):
+        try:
+            await hangs()(request, role, on_text)
+        except asyncio.CancelledError:
+            raise CallFailed(FailureKind.CONNECTION, "closed", retry_after=3.0) from None
+
+    provider = Scripted(step)
+    with client(provider, tmp_path) as calls:
+        calls.submit(request())
+        assert provider.begun.wait(5)
+        calls.cancel("1#1")
+        assert gone_within(calls, STOPS_WITHIN)
+        assert [reply.failure for reply in calls.unwanted()] == [FailureKind.CANCELLED]
 
 
 def test_a_slot_can_be_asked_again_after_it_was_cancelled(tmp_path):
