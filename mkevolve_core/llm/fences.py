@@ -18,6 +18,7 @@ _FOREIGN = re.compile(
     r"bash|sh|shell|console|zsh|te?xt|plain|plaintext|output|log|jsonc?|ya?ml|toml|ini|xml|html|diff|patch"
     r"|c|cpp|c\+\+|cuda?|markdown|md|mermaid|latex|tex|makefile|dockerfile|csv"
 )
+_MOST = 2_000  # lines with a fence; a reply that means well has a few dozen
 _DEPTH = 3  # of blocks in blocks
 _LOOKED_AT = 2_000_000  # characters of fences in docstrings, for one reply
 
@@ -73,7 +74,8 @@ class Scanner:
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
-        self._fences = [fence for n, line in enumerate(self.lines) if (fence := _fence(n, line))]
+        fences = [fence for n, line in enumerate(self.lines) if (fence := _fence(n, line))]
+        self._fences = fences[-_MOST:]
         self._budget = _LOOKED_AT
 
     def blocks(self) -> tuple[Block, ...]:

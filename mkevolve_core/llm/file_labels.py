@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import takewhile
 
 from mkevolve_core.llm.fences import Block, Scanner
 from mkevolve_core.llm.python_text import Parsed, parse_tolerantly, trimmed
@@ -44,11 +45,11 @@ class Labelled:
 
 @dataclass(frozen=True, slots=True)
 class Labelling:
-    """`after`: what stands behind the last file. `listing`: the paths of its FILES line, if there is one."""
+    """`listing`: the paths of the FILES line behind the last file, if any; `after`: what follows it."""
 
     files: tuple[Labelled, ...]
-    after: str
     listing: tuple[str, ...] | None
+    after: str
 
 
 def labelled(shown: str) -> Labelling:
@@ -63,8 +64,7 @@ def labelled(shown: str) -> Labelling:
             end = block.end
     if not found:
         found = _unfenced(shown)
-    after = scanner.lines[end:] if found else scanner.lines
-    return Labelling(tuple(found), "\n".join(after), _listing(scanner.lines, end))
+    return Labelling(tuple(found), *_listing(scanner.lines, end))
 
 
 def _with_fences(shown: str) -> str:
@@ -175,17 +175,14 @@ def _without_listing(parsed: Parsed) -> Parsed:
     last = len(lines) - 1
     if not re.match(r"FILES\s*:", lines[last][:_LONGEST]):
         return parsed
-    return replace(parse_tolerantly("\n".join(lines[:last])))
+    return parse_tolerantly("\n".join(lines[:last]))
 
 
-def _listing(lines: list[str], end: int) -> tuple[str, ...] | None:
-    """The paths of the last FILES line, those of the lines right below it included."""
+def _listing(lines: list[str], end: int) -> tuple[tuple[str, ...] | None, str]:
+    """The paths of the last FILES line and of the lines right below it; and the text after them."""
     at = next((n for n in range(len(lines) - 1, -1, -1) if LISTING.match(lines[n][:_LONGEST])), None)
-    if at is None or (at < end - 1 and any(line.strip() for line in lines[at + 1 : end])):
-        return None
-    paths: list[str] = []
-    for line in lines[at : at + 100]:
-        if not line.strip():
-            break
-        paths += _paths(line)
-    return tuple(paths)
+    if at is None or any(line.strip() for line in lines[at + 1 : end]):
+        return None, ""
+    paragraph = list(takewhile(str.strip, lines[at : at + 100]))
+    paths = [path for line in paragraph for path in _paths(line)]
+    return tuple(paths), "\n".join(lines[at + len(paragraph) :])

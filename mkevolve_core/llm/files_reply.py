@@ -47,7 +47,7 @@ def extract_files(text: str, stop: Stop, known: frozenset[str] = frozenset()) ->
     if early := stopped(shown, stop):
         return ExtractedFiles(early[0], detail=early[1])
     labelling = labelled(shown)
-    if stop is not Stop.END and labelling.listing is None:
+    if stop is not Stop.END and not _is_whole(labelling):
         return ExtractedFiles(Outcome.TRUNCATED, detail=CUT)
     if not labelling.files:
         return _without_files(shown)
@@ -62,6 +62,18 @@ def extract_files(text: str, stop: Stop, known: frozenset[str] = frozenset()) ->
     paths = sorted(files.by_path, key=lambda path: path != TOP)
     kept = tuple((path, files.by_path[path].parsed.text.strip("\n") + "\n") for path in paths)
     return ExtractedFiles(Outcome.OK, kept, warnings=tuple(files.warnings))
+
+
+def _is_whole(labelling: Labelling) -> bool:
+    """Of a reply that was cut: the FILES line names all that was given, and nothing begins anew after it."""
+    if not labelling.listing or not labelling.files or re.search(r"\bFILE\b|``|~~", labelling.after):
+        return False
+    listed = {_stem(path) for path in labelling.listing}
+    return all(file.closed and _stem(file.path) in listed for file in labelling.files)
+
+
+def _stem(path: str) -> str:
+    return path.rsplit("/", 1)[-1].removesuffix(".py")
 
 
 def _without_files(shown: str) -> ExtractedFiles:
@@ -87,8 +99,11 @@ def _place_all(labelling: Labelling, files: _Files) -> None:
             continue
         before = files.by_path.get(path)
         if before is not None:
-            files.warnings.append(f"{path} is given more than once; the last is taken")
-            if before.explicit and not file.explicit:
+            unsaid = before.explicit and not file.explicit
+            files.warnings.append(
+                f"{path} is given more than once; the {'first' if unsaid else 'last'} is taken"
+            )
+            if unsaid:
                 continue
         files.by_path[path] = file
 
@@ -126,6 +141,7 @@ def _check(files: _Files, labelling: Labelling, known: frozenset[str]) -> None:
     tree = _tree(TOP, top.parsed)
     if "ModelNew" not in defined(tree):
         raise _Unusable(Outcome.MISSING, f"{TOP} does not define the class ModelNew.")
+    _check_imports(tree)
     if not _imported(tree):
         raise _Unusable(Outcome.MISSING, f"{TOP} has no 'from {FOLDER}.<name> import Model as <Name>'.")
     needed = _needed(files, tree, known)
@@ -134,6 +150,26 @@ def _check(files: _Files, labelling: Labelling, known: frozenset[str]) -> None:
         if _path(name) in files.by_path:
             _check_subproblem(_path(name), files.by_path[_path(name)])
     _check_listing(files, labelling, known)
+
+
+def _check_imports(tree: ast.Module) -> None:
+    """Only one form of import can be given a subkernel in the place of a subproblem."""
+    allowed = {id(node) for node in tree.body if isinstance(node, ast.ImportFrom) and _is_plain(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            modules = [node.module or ""]
+        else:
+            continue
+        if id(node) not in allowed and any(module.split(".")[0] == FOLDER for module in modules):
+            form = f"'from {FOLDER}.<name> import Model as <Name>' at the top level"
+            raise _Unusable(Outcome.MISSING, f"Line {node.lineno} of {TOP} must read {form}.")
+
+
+def _is_plain(node: ast.ImportFrom) -> bool:
+    only_model = [alias.name for alias in node.names] == ["Model"]
+    return only_model and not node.level and (node.module or "").count(".") == 1
 
 
 def _needed(files: _Files, tree: ast.Module, known: frozenset[str]) -> list[str]:
@@ -181,9 +217,8 @@ def _check_listing(files: _Files, labelling: Labelling, known: frozenset[str]) -
     if labelling.listing is None:
         files.warnings.append("the FILES line is missing; the files are complete without it")
         return
-    given = {path.rsplit("/", 1)[-1] for path in files.by_path} | {f"{name}.py" for name in known}
-    left_out = {warning.split(" ")[0].rsplit("/", 1)[-1] for warning in files.warnings}
-    absent = [p for p in labelling.listing if p.rsplit("/", 1)[-1] not in given | left_out]
+    given = {_stem(file.path) for file in labelling.files} | known
+    absent = [path for path in labelling.listing if _stem(path) not in given]
     if absent:
         raise _Unusable(
             Outcome.MISSING, f"The FILES line names {', '.join(absent)}, but the reply does not hold it."

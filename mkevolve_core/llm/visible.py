@@ -6,8 +6,9 @@ import re
 
 _SPACES = re.compile("[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u200c\u200d\u2060\x00]")
-_OPEN = re.compile(r"<(think|thinking|thought|reasoning)>", re.IGNORECASE)
-_CLOSE = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)
+_NAMES = "(?:think|thinking|thought|reasoning)"
+_OPEN = re.compile(rf"^[ \t]*<{_NAMES}>", re.IGNORECASE | re.MULTILINE)
+_CLOSE = re.compile(rf"(?<![`'\"])</{_NAMES}>", re.IGNORECASE)  # not one that is only spoken of
 _MESSAGE = re.compile(r"<\|channel\|>\s*(\w+)(?:[^<\n]|<\|constrain\|>)*<\|message\|>")
 _MESSAGE_END = re.compile(r"<\|(?:end|return|call|start|channel)\|>")
 _SPECIAL = re.compile(r"<\|(?:im_end|eot_id|endoftext|end_of_text|end|return)\|>|</s>\s*\Z")
@@ -41,7 +42,7 @@ def _without_thinking(text: str) -> str:
     closes = list(_CLOSE.finditer(text))
     if closes:
         text = text[closes[-1].end() :]
-    unclosed = re.search(r"^[ \t]*<(?:think|thinking|thought|reasoning)>", text, re.IGNORECASE | re.MULTILINE)
+    unclosed = _OPEN.search(text)
     return text[: unclosed.start()] if unclosed else text
 
 
