@@ -43,7 +43,9 @@ class Prompts:
             template = self._environment.get_template(name)
             system, context, task = (_block(template, b, variables) for b in ("system", "context", "task"))
         except TemplateError as error:
-            raise ConfigError(f"Prompt template {name}: {error}; correct it or remove the override.") from None
+            raise ConfigError(
+                f"Prompt template {name}: {error}; correct it or remove the override."
+            ) from None
         return Rendered(system, context, task, f"{name} {self._version(name)}")
 
     def _version(self, name: str) -> str:
