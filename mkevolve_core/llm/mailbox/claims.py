@@ -36,17 +36,18 @@ class Claim:
 def holder(folder: Path, now: float) -> Claim | None:
     """Who is at it now. Raises OSError."""
     claim = _highest(folder)
-    return claim if claim and claim.expires > now and claim.round == rejects(folder) + 1 else None
+    return claim if claim and _holds(claim, rejects(folder), now) else None
 
 
 def take(folder: Path, who: str, lease: float = LEASE_SECONDS, link: Link = os.link) -> Claim | None:
     """The claim, or None while another holds it. Raises OSError; FileNotFoundError once it is closed."""
-    now = time.time()
-    if holder(folder, now) is not None:
+    now, rejected, last = time.time(), rejects(folder), _highest(folder)
+    if last and _holds(last, rejected, now):
         return None
-    number = max(numbers(_NAME, folder), default=0) + 1
-    claim = Claim(number, who, socket.gethostname(), os.getpid(), rejects(folder) + 1, now + lease)
-    return _write(folder, claim, link)
+    number = last.number + 1 if last else 1  # of the very claim that was looked at, or two would take it
+    return _write(
+        folder, Claim(number, who, socket.gethostname(), os.getpid(), rejected + 1, now + lease), link
+    )
 
 
 def renew(folder: Path, claim: Claim, lease: float = LEASE_SECONDS, link: Link = os.link) -> Claim | None:
@@ -61,6 +62,10 @@ def renew(folder: Path, claim: Claim, lease: float = LEASE_SECONDS, link: Link =
 def release(folder: Path, claim: Claim, link: Link = os.link) -> None:
     """Let others at it at once. Raises OSError."""
     renew(folder, claim, 0.0, link)
+
+
+def _holds(claim: Claim, rejected: int, now: float) -> bool:
+    return claim.expires > now and claim.round == rejected + 1
 
 
 def _write(folder: Path, claim: Claim, link: Link) -> Claim | None:

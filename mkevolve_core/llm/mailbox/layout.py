@@ -52,7 +52,7 @@ with any program. An answer is data: it goes through the same checks and the sam
     mkevolve answer RUN                      list the open requests
     mkevolve answer RUN ID                   print the prompt
     mkevolve answer RUN ID answer.md         check an answer and hand it in
-    mkevolve answer RUN --command 'CMD'      pipe each prompt to CMD, hand in what it prints
+    mkevolve answer RUN --command 'CMD'      pipe each prompt to CMD, hand in what it prints; --follow stays
 
 Without the command:
 
@@ -103,7 +103,8 @@ class Mailbox:
         self.path.chmod(0o700)
         for left in self.path.glob(".tmp-*"):
             shutil.rmtree(left, ignore_errors=True)
-        write_whole(self.path / "README.md", _README.encode())
+        readme = _README.replace("RUN", self.path.absolute().parent.name)
+        write_whole(self.path / "README.md", readme.encode())
 
     def closed_before(self, request_id: str) -> list[Path]:
         """Closed requests of this id, oldest first: "<id>", "<id>.2", …"""

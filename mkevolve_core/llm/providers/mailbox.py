@@ -7,6 +7,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from mkevolve_core.llm.mailbox.layout import Mailbox, posting, write_runner
@@ -27,7 +28,7 @@ class _Call:
 
 
 class MailboxProvider:
-    """One poller, in a thread at a time, serves all open calls; the disk is the truth.
+    """One poller, from the first call on, serves all open calls; the disk is the truth.
 
     A call whose task is cancelled is no longer wanted: its request is closed as cancelled. After `close`,
     which is for an engine that parks, requests stay open, and whoever resumes the run adopts them.
@@ -68,6 +69,7 @@ class MailboxProvider:
         except asyncio.CancelledError:
             if not self._parked:
                 self._unwanted.append(posted)
+                self._notice()
             raise
         finally:
             if self._calls.get(request.slot) is call:
@@ -91,7 +93,8 @@ class MailboxProvider:
         for call in list(self._calls.values()):
             call.answer.cancel()
         if self._ahead is not None:
-            await asyncio.to_thread(self._beat, len(self._calls), running=False)
+            with suppress(OSError):
+                await asyncio.to_thread(self._beat, len(self._calls), running=False)
 
     def _start_poller(self) -> None:
         if self._poller is None or self._poller.done():
@@ -113,31 +116,23 @@ class MailboxProvider:
 
     async def _poll(self) -> None:
         assert self._wake is not None
-        while (self._calls or self._unwanted) and not self._parked:
+        while not self._parked:
             self._wake.clear()
-            calls, unwanted, self._unwanted = list(self._calls.values()), self._unwanted, []
+            calls = [call for call in self._calls.values() if not call.answer.done()]
+            unwanted, self._unwanted = self._unwanted, []
             outcomes = await asyncio.to_thread(self._pass, calls, unwanted)
             for call, outcome in outcomes:
                 _settle(call, outcome)
-            await self._pause()
-        if self._unwanted:
-            unwanted, self._unwanted = self._unwanted, []
-            await asyncio.to_thread(self._pass, [], unwanted)
-
-    async def _pause(self) -> None:
-        assert self._wake is not None
-        try:
-            await asyncio.wait_for(self._wake.wait(), self._poll_seconds)
-        except TimeoutError:
-            return
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), self._poll_seconds if calls else BEAT_SECONDS)
+        await asyncio.to_thread(self._withdraw, self._unwanted)
 
     def _pass(self, calls: list[_Call], unwanted: list[Posted]) -> list[tuple[_Call, Accepted | CallFailed]]:
         """In a thread: everything that touches the disk."""
         outcomes: list[tuple[_Call, Accepted | CallFailed]] = []
+        self._withdraw(unwanted)
         try:
             self._keep_house(len(calls))
-            for posted in unwanted:
-                posted.close("cancelled")
         except OSError as error:
             return [(call, failed) for call in calls if (failed := _disk_failed(call, error))]
         for call in calls:
@@ -145,6 +140,11 @@ class MailboxProvider:
             if outcome is not None:
                 outcomes.append((call, outcome))
         return outcomes
+
+    def _withdraw(self, unwanted: list[Posted]) -> None:
+        for posted in unwanted:
+            with suppress(OSError):  # then it stays open, and an answer to it comes to nothing
+                posted.close("cancelled")
 
     def _step(self, call: _Call) -> Accepted | CallFailed | None:
         try:
