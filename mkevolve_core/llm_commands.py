@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from mkevolve_core.config import answerer_environment
-from mkevolve_core.errors import CommandError
 from mkevolve_core.llm.mailbox.answer import (
     describe,
     engine_line,
@@ -33,7 +32,7 @@ def add(cli: typer.Typer, mailbox_of: Callable[[str, Path | None], Path]) -> Non
     @cli.command()
     def answer(
         run: Annotated[str, typer.Argument(help="A run's id, a part that fits one only, or its folder.")],
-        request: Annotated[str | None, typer.Argument(help="An open request's id, or its beginning.")] = None,
+        request: Annotated[str | None, typer.Argument(help="An open request's id, or a part of it.")] = None,
         file: Annotated[Path | None, typer.Argument(help="The answer: a text file, or a folder.")] = None,
         command: Annotated[str | None, typer.Option(help="Prompt on stdin, answer on stdout.")] = None,
         who: Annotated[str, typer.Option(help="Who answers [the user's name].")] = "",
@@ -42,7 +41,7 @@ def add(cli: typer.Typer, mailbox_of: Callable[[str, Path | None], Path]) -> Non
         follow: Annotated[bool, typer.Option(help="With --command: wait for new requests.")] = False,
         runs_dir: RunsDir = None,
     ) -> None:
-        """List a run's open requests, hand in an answer, or let a command answer them all."""
+        """List a run's open requests, print one, hand in an answer, or let a command answer them all."""
         mailbox, who = mailbox_of(run, runs_dir), who or user_name()
         if command:
             answerer = Answerer(command, answerer_environment(), who, model)
@@ -51,7 +50,7 @@ def add(cli: typer.Typer, mailbox_of: Callable[[str, Path | None], Path]) -> Non
         elif request is None:
             _list(mailbox)
         elif file is None:
-            raise CommandError("Give the file with the answer too, or --command.")
+            out(find_request(mailbox, request).prompt_and_feedback())
         else:
             submit(find_request(mailbox, request), read_answer(file), Marker(who, model))
             out(f"handed in; {engine_line(mailbox, time.time())}")
