@@ -97,7 +97,9 @@ def find_request(mailbox: Path, wanted: str) -> OpenRequest:
     if is_request_id(wanted) and is_folder(mailbox / "closed" / wanted):
         outcome = (read_object(mailbox / "closed" / wanted / "closed.json") or {}).get("outcome")
         raise CommandError(f"Request {wanted} is closed ({one_line(outcome) or 'unknown why'}).")
-    raise CommandError(f"No open request '{one_line(wanted)}' in {mailbox}: `mkevolve answer RUN` lists them.")
+    raise CommandError(
+        f"No open request '{one_line(wanted)}' in {mailbox}: `mkevolve answer RUN` lists them."
+    )
 
 
 def describe(requests: tuple[OpenRequest, ...], now: float) -> Iterator[str]:
