@@ -1,14 +1,12 @@
 """The providers over real HTTP: every known way to fail, in every dialect, alone and through the client."""
 
 import json
-import logging
 import time
 from dataclasses import dataclass
 
 import pytest
 
-from mkevolve_core.errors import ConfigError
-from mkevolve_core.llm.fake import FakeLLM, Fault, Planned, scenarios
+from mkevolve_core.llm.fake import FakeLLM, Planned, scenarios
 from mkevolve_core.llm.fake.plan import tokens
 from mkevolve_core.llm.ledger import Ledger
 from mkevolve_core.llm.provider import Provider
@@ -25,7 +23,6 @@ from tests.llm.asking import (
     attempt,
     attempts,
     client,
-    failed,
     one_reply,
     provider,
     replies,

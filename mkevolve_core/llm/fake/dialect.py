@@ -11,6 +11,8 @@ from mkevolve_core.llm.fake.plan import Body, Fault, Planned, Tokens, tokens
 
 
 class Dialect(Protocol):
+    """Made anew for every request."""
+
     name: str
     request_id: str  # the header that holds it
     apart: bool  # a refusal comes in events of its own, not as text

@@ -7,7 +7,7 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -21,10 +21,10 @@ from mkevolve_core.llm.fake.responses import Responses
 if TYPE_CHECKING:
     from mkevolve_core.llm.fake.server import FakeLLM
 
-_DIALECTS: dict[str, Dialect] = {
-    "/v1/messages": Messages(),
-    "/v1/chat/completions": Chat(),
-    "/v1/responses": Responses(),
+_DIALECTS: dict[str, Callable[[], Dialect]] = {
+    "/v1/messages": Messages,
+    "/v1/chat/completions": Chat,
+    "/v1/responses": Responses,
 }
 _PIECE = 12  # characters in an event
 _HTML = b"<html><body>Welcome to the hotel's network. Please accept the terms.</body></html>"
@@ -60,10 +60,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
-        dialect = _DIALECTS.get(self.path)
-        if dialect is None:
+        make = _DIALECTS.get(self.path)
+        if make is None:
             self._error(Messages(), Fault(404, f"There is nothing at {self.path}."))
             return
+        dialect = make()
         try:
             body = json.loads(raw)
             seen = self._seen(dialect, body)
@@ -101,7 +102,7 @@ class Handler(BaseHTTPRequestHandler):
     def _reply(self, dialect: Dialect, planned: Planned, seen: Seen, body: Body) -> None:
         counts = count(planned, seen.prompt, dialect.cached(self.fake.cache, body))
         if not body.get("stream"):
-            self._json(200, dialect.whole(planned, counts, seen.model), dialect)
+            self._whole(dialect, planned, dialect.whole(planned, counts, seen.model))
             return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
@@ -112,6 +113,21 @@ class Handler(BaseHTTPRequestHandler):
             self._chunk(frames)
         if not self.close_connection:
             self.wfile.write(b"0\r\n\r\n")
+
+    def _whole(self, dialect: Dialect, planned: Planned, body: Body) -> None:
+        """Not streamed: what breaks, breaks in the middle of the body."""
+        self._hold(planned.drip * self.fake.pace)
+        if planned.broken is Break.ERROR:
+            self._error(dialect, _OVERLOADED)
+            return
+        raw = json.dumps(body).encode()
+        self._send(200, "application/json", raw, dialect, sent=len(raw) // 2 if planned.broken else None)
+        if planned.broken is Break.STALL:
+            self._hold(self.fake.patience)
+        if planned.broken is Break.RESET:
+            self._reset()
+        elif planned.broken:
+            self._leave()
 
     def _frames(
         self, dialect: Dialect, planned: Planned, counts: Tokens, seen: Seen, body: Body
@@ -175,6 +191,7 @@ class Handler(BaseHTTPRequestHandler):
         body: bytes,
         dialect: Dialect | None = None,
         headers: tuple[tuple[str, str], ...] = (),
+        sent: int | None = None,  # bytes; None: all
     ) -> None:
         self.send_response(status)
         for name, value in (("content-type", kind), ("content-length", str(len(body))), *headers):
@@ -182,7 +199,7 @@ class Handler(BaseHTTPRequestHandler):
         if dialect is not None:
             self.send_header(dialect.request_id, self._id())
         self.end_headers()
-        self.wfile.write(body)
+        self.wfile.write(body[:sent])
 
     def _id(self) -> str:
         return f"req_fake_{self.call.seen.number if self.call else 0}"

@@ -49,6 +49,9 @@ class Messages:
     request_id = "request-id"
     apart = False  # a refusal is no text
 
+    def __init__(self) -> None:
+        self._blocks = 0  # begun before the text
+
     def texts(self, body: Body) -> tuple[str, str]:
         system = [block["text"] for block in _blocks(body.get("system", []))]
         user = [block["text"] for message in body["messages"] for block in _blocks(message["content"])]
@@ -82,16 +85,13 @@ class Messages:
         start = self._message(model, [], None) | {"usage": _usage(counts, 1)}
         frames = [named({"type": "message_start", "message": start}), self.ping()]
         if planned.strange:
-            frames.append(named({"type": "weather", "sun": True}))
-            frames += _thinking_frames("…", "mood")
+            frames += [named({"type": "weather", "sun": True}), *self._block("mood", "…")]
         if planned.thinking:
-            frames += _thinking_frames(planned.thinking, "thinking")
-        block = {"type": "text", "text": ""}
-        return [*frames, named({"type": "content_block_start", "index": 1, "content_block": block})]
+            frames += self._block("thinking", planned.thinking, signature="x")
+        return [*frames, self._event("content_block_start", content_block={"type": "text", "text": ""})]
 
     def piece(self, text: str) -> bytes:
-        delta = {"type": "text_delta", "text": text}
-        return named({"type": "content_block_delta", "index": 1, "delta": delta})
+        return self._event("content_block_delta", delta={"type": "text_delta", "text": text})
 
     def end(self, planned: Planned, counts: Tokens, model: str, body: Body) -> list[bytes]:
         usage = {
@@ -100,7 +100,7 @@ class Messages:
         }
         delta = {"stop_reason": _STOPS[planned.stop], "stop_sequence": None}
         return [
-            named({"type": "content_block_stop", "index": 1}),
+            self._event("content_block_stop"),
             named({"type": "message_delta", "delta": delta, "usage": usage}),
             named({"type": "message_stop"}),
         ]
@@ -118,6 +118,19 @@ class Messages:
         if planned.text:
             content.append({"type": "text", "text": planned.text})
         return self._message(model, content, _STOPS[planned.stop]) | {"usage": _usage(counts, counts.output)}
+
+    def _event(self, kind: str, **values: Body) -> bytes:
+        return named({"type": kind, "index": self._blocks, **values})
+
+    def _block(self, kind: str, text: str, **more: str) -> list[bytes]:
+        """A whole one that is no text."""
+        frames = [
+            self._event("content_block_start", content_block={"type": kind, kind: "", **more}),
+            self._event("content_block_delta", delta={"type": f"{kind}_delta", kind: text}),
+            self._event("content_block_stop"),
+        ]
+        self._blocks += 1
+        return frames
 
     def _message(self, model: str, content: list[dict[str, str]], stop: str | None) -> Body:
         return {
@@ -139,14 +152,6 @@ def _usage(counts: Tokens, output: int) -> Body:
         "cache_creation": {"ephemeral_5m_input_tokens": counts.cache_write, "ephemeral_1h_input_tokens": 0},
         "output_tokens": output,
     }
-
-
-def _thinking_frames(text: str, kind: str) -> list[bytes]:
-    return [
-        named({"type": "content_block_start", "index": 0, "content_block": {"type": kind, kind: ""}}),
-        named({"type": "content_block_delta", "index": 0, "delta": {"type": f"{kind}_delta", kind: text}}),
-        named({"type": "content_block_stop", "index": 0}),
-    ]
 
 
 def _blocks(content: Any) -> list[dict[str, Any]]:

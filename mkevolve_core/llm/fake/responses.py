@@ -25,12 +25,16 @@ _FIELDS = frozenset(
         "top_p",
     ]
 )
+_WHERE = {"item_id": "msg_fake", "output_index": 0, "content_index": 0}
 
 
 class Responses:
     name = "responses"
     request_id = "x-request-id"
     apart = True  # a refusal is no text
+
+    def __init__(self) -> None:
+        self._sent = 0
 
     def texts(self, body: Body) -> tuple[str, str]:
         given = body["input"]
@@ -47,28 +51,30 @@ class Responses:
         return {"error": openai_error(fault)}
 
     def begin(self, planned: Planned, counts: Tokens, model: str) -> list[bytes]:
-        opened = {"id": "resp_fake", "object": "response", "status": "in_progress", "model": model}
-        frames = [named({"type": "response.created", "response": opened | {"usage": None}})]
+        opened = _response("in_progress", model)
+        item = _item([], "in_progress")
+        frames = [self._event("created", response=opened), self._event("in_progress", response=opened)]
         if planned.strange:
-            frames.append(named({"type": "response.weather.delta", "delta": "sun"}))
+            frames.append(self._event("weather.delta", delta="sun"))
         if planned.thinking:
-            thought = {"type": "response.reasoning_summary_text.delta", "delta": planned.thinking}
-            frames.append(named(thought))
+            where = {"item_id": "rs_fake", "output_index": 0, "summary_index": 0}
+            frames.append(self._event("reasoning_summary_text.delta", delta=planned.thinking, **where))
+        frames.append(self._event("output_item.added", output_index=0, item=item))
         if planned.stop == "refusal":
-            frames.append(named({"type": "response.refusal.delta", "delta": planned.text}))
+            frames.append(self._event("refusal.delta", delta=planned.text, **_WHERE))
         return frames
 
     def piece(self, text: str) -> bytes:
-        return named({"type": "response.output_text.delta", "item_id": "msg_fake", "delta": text})
+        return self._event("output_text.delta", delta=text, logprobs=[], **_WHERE)
 
     def end(self, planned: Planned, counts: Tokens, model: str, body: Body) -> list[bytes]:
         whole = self.whole(planned, counts, model) | {"max_output_tokens": body.get("max_output_tokens")}
-        return [named({"type": f"response.{whole['status']}", "response": whole})]
+        item = self._event("output_item.done", output_index=0, item=whole["output"][0])
+        return [item, self._event(whole["status"], response=whole)]
 
     def broken(self, fault: Fault) -> bytes:
         error = {"code": "server_error", "message": fault.message}
-        response = {"id": "resp_fake", "object": "response", "status": "failed", "error": error}
-        return named({"type": "response.failed", "response": response})
+        return self._event("failed", response=_response("failed", "") | {"error": error})
 
     def ping(self) -> bytes:
         return b": ping\n\n"
@@ -81,16 +87,37 @@ class Responses:
             if refused
             else {"type": "output_text", "text": planned.text, "annotations": []}
         )
-        return {
-            "id": "resp_fake",
-            "object": "response",
-            "status": "incomplete" if reason else "completed",
+        status = "incomplete" if reason else "completed"
+        return _response(status, model) | {
             "incomplete_details": {"reason": reason} if reason else None,
-            "error": None,
-            "model": model,
-            "output": [{"type": "message", "id": "msg_fake", "role": "assistant", "content": [content]}],
+            "output": [_item([content], status)],
             "usage": _usage(counts) if planned.usage else None,
         }
+
+    def _event(self, kind: str, **values: Any) -> bytes:
+        self._sent += 1
+        return named({"type": f"response.{kind}", "sequence_number": self._sent - 1, **values})
+
+
+def _response(status: str, model: str) -> Body:
+    return {
+        "id": "resp_fake",
+        "object": "response",
+        "created_at": 1,
+        "status": status,
+        "model": model,
+        "error": None,
+        "incomplete_details": None,
+        "output": [],
+        "usage": None,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def _item(content: list[Body], status: str) -> Body:
+    return {"type": "message", "id": "msg_fake", "role": "assistant", "status": status, "content": content}
 
 
 def _usage(counts: Tokens) -> Body:

@@ -90,7 +90,7 @@ class SDKProvider(ABC):
         self._key = key
         self._redact = Redactor([key] if key else [])
         self._url = settings.base_url or self.URL
-        self._local = _is_loopback(self._url)
+        self._local = False
         self._repaired: dict[str, set[str]] = {}  # model → fields that it refuses
         try:
             self._sdk = importlib.import_module(self.PACKAGE)
@@ -249,6 +249,7 @@ class SDKProvider(ABC):
         settings = self.settings
         key = self._key.reveal() if self._key else NO_KEY
         try:
+            self._local = _is_loopback(self._url)
             return getattr(self._sdk, self.CLIENT)(
                 api_key=key,
                 base_url=self._url,
@@ -294,7 +295,10 @@ def _not_streamed(body: bytes) -> Told:
 
 
 def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
+    """Raises ValueError for what is no URL of a server."""
+    host = urlsplit(url).hostname
+    if host is None or urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError(url)
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
