@@ -14,6 +14,7 @@ _ENTITY = re.compile(r"&(?:lt|gt|amp|quot|apos|#39|#x27);")
 _STATEMENT = re.compile(
     r"(?:import\s+\w|from\s+[\w.]+\s+import\b|@\w|class\s+\w+\s*[(:]|def\s+\w+\s*\(|#!|\"\"\")"
 )
+_COMPARED = 60_000  # characters up to which code is compared by its syntax tree
 _PARSING = threading.Lock()  # catch_warnings is of the whole process
 
 
@@ -74,14 +75,14 @@ def is_python(tree: ast.Module) -> bool:
 def fingerprint(text: str) -> str:
     """Equal for texts that differ in comments, docstrings and white space alone."""
     tree = parse(text.replace("\r\n", "\n").lstrip("\ufeff")).tree
-    if tree is not None:
+    if tree is not None and len(text) <= _COMPARED:
         for node in ast.walk(tree):
             if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                 node.body = _without_docstring(node.body)
         try:
             return ast.dump(tree)
-        except RecursionError:
-            pass
+        except (ValueError, RecursionError, MemoryError):
+            pass  # a number or a nesting that can be parsed and not be written
     return "text " + " ".join(re.sub(r"#.*", "", text).split())
 
 
