@@ -263,13 +263,14 @@ def unpack(file: Path, runs_dir: RunsDir = None) -> None:
 
 @cli.command()
 def doctor(runs_dir: RunsDir = None, as_json: AsJson = False) -> None:
-    """What this machine offers: device, versions, isolation, folders."""
+    """What this machine offers: device, versions, isolation, folders, language models."""
     with LocalSandbox() as sandbox:
         facts = dataclasses.asdict(device_facts(sandbox))
     del facts["functions"]  # for prompts
     folder = _runs_dir(runs_dir)
     facts["runs_dir"] = str(folder.absolute())
     facts["runs_dir_writable"] = os.access(_nearest(folder), os.W_OK)
+    facts |= llm_commands.language_models()
     if as_json:
         print_json(facts)
     else:

@@ -46,7 +46,7 @@ class Desk:
         leave: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """While `next` waits, `idle` runs (commands take effect); while `settle` does, `leave`: it may park."""
+        """`idle` runs while `next` waits (commands take effect), `leave` while `settle` does (it may park)."""
         self._run = run
         self._calls = calls
         self._idle = idle

@@ -7,7 +7,7 @@ from mkevolve_core import tasks
 from mkevolve_core.beam import ranked
 from mkevolve_core.compose import pytorch_part
 from mkevolve_core.desk import Desk
-from mkevolve_core.domain import PYTORCH, By, Candidate, Codebase, Draft, Verdict
+from mkevolve_core.domain import PYTORCH, By, Candidate, Codebase, Draft, Outcome, Verdict
 from mkevolve_core.errors import AgentDeclined, NoDraft
 from mkevolve_core.evaluate import Evaluation, chosen_set, composed
 from mkevolve_core.ids import candidate_id
@@ -129,7 +129,7 @@ class Ending:
         tries = [t for t in self._run.state.postfused if t.source_sha and t.verdict]
         if not tries:
             return None
-        best = max(tries, key=lambda t: (t.verdict.reward if t.verdict else 0.0, t.ordinal))
+        best = max(tries, key=lambda t: (_reward(t), t.ordinal))
         assert best.source_sha is not None
         assert best.verdict is not None
         one = Candidate(candidate_id(POSTFUSED, best.ordinal), POSTFUSED, best.source_sha, None, 0, "")
@@ -146,3 +146,9 @@ class Ending:
             task = ReviewTask(name, state.problem.source, draft.source, verdict)
             review = self._desk.settle(f"review {name} 1", self._agents.reviewer.review(task))
         self._run.record(ev.PostFuseJudged(ordinal, sha, verdict, draft.note, review))
+
+
+def _reward(one: ev.PostFuseJudged) -> float:
+    """0 for one that is wrong, or that the reviewer objects to."""
+    fine = one.review is None or one.review.outcome is Outcome.CORRECT
+    return one.verdict.reward if one.verdict is not None and fine else 0.0

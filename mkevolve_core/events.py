@@ -24,7 +24,10 @@ from mkevolve_core.domain import (
     RunPhase,
     Verdict,
 )
-from mkevolve_core.llm.settings import Limits, LLMSettings
+from mkevolve_core.llm.settings import LLMSettings
+from mkevolve_core.llm_events import LimitsChanged as LimitsChanged
+from mkevolve_core.llm_events import LLMCalled as LLMCalled
+from mkevolve_core.llm_events import LLMFailed as LLMFailed
 
 VERSION = 1
 
@@ -116,49 +119,6 @@ class BudgetAllocated:
 
 
 @dataclass(frozen=True, slots=True)
-class LLMCalled:
-    """A call came back with a text, usable or not (`stop`): it is paid."""
-
-    agent: str  # the role: "generate", "review", ...
-    model: str
-    subproblem_id: str | None
-    tokens_in: int  # all of the prompt
-    tokens_out: int
-    cost: float | None  # dollars; None: unknown
-    seconds: float
-    prompt_sha: str
-    reply_sha: str
-    slot: str = ""
-    provider: str = ""
-    stop: str = "end"
-    tokens_cached: int = 0  # of tokens_in
-    tokens_known: bool = True
-    attempts: int = 1
-    template: str = ""
-    reask: int = 0
-    first_token: float | None = None  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class LLMFailed:
-    """A call that came to nothing after all its attempts: our own trouble, never a kernel's failure."""
-
-    agent: str
-    model: str
-    subproblem_id: str | None
-    reason: str
-    slot: str = ""
-    provider: str = ""
-    kind: str = ""  # a FailureKind's value
-    tokens_in: int = 0  # attempts that broke off are paid too
-    tokens_out: int = 0
-    cost: float | None = 0.0
-    seconds: float = 0.0
-    attempts: int = 1
-    prompt_sha: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class StepPlanned:
     """A beam step begins: which candidate is to be written from which parent (None: from scratch)."""
 
@@ -175,13 +135,6 @@ class WritingFailed:
     candidate_id: str  # the id that stays unused
     outcome: str  # "truncated", "refusal", "nocode", "failed", ...
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class LimitsChanged:
-    """The engineer resumed with other limits."""
-
-    limits: Limits
 
 
 @dataclass(frozen=True, slots=True)

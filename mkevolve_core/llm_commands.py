@@ -9,7 +9,10 @@ from typing import Annotated
 
 import typer
 
-from mkevolve_core.config import answerer_environment
+from mkevolve_core.config import answerer_environment, environment
+from mkevolve_core.errors import ConfigError
+from mkevolve_core.llm.configuration import read_llm
+from mkevolve_core.llm.doctor import findings
 from mkevolve_core.llm.mailbox.answer import (
     describe,
     engine_line,
@@ -21,6 +24,7 @@ from mkevolve_core.llm.mailbox.answer import (
 )
 from mkevolve_core.llm.mailbox.answerer import Answerer, answer_by_command
 from mkevolve_core.llm.mailbox.marker import Marker
+from mkevolve_core.llm.prices import read_prices
 from mkevolve_core.terminal import out
 
 RunsDir = Annotated[Path | None, typer.Option("--runs-dir", help="Where runs are kept [./runs].")]
@@ -64,6 +68,14 @@ def add(cli: typer.Typer, mailbox_of: Callable[[str, Path | None], Path]) -> Non
         from mkevolve_core.llm.fake.server import serve  # a web server that no other command needs
 
         serve(port, script, out)
+
+
+def language_models() -> dict[str, str]:
+    """Doctor's findings on what mkevolve.toml sets."""
+    try:
+        return findings(read_llm(None, environment()), environment(), read_prices(environment()))
+    except ConfigError as trouble:  # built-in agents and the mailbox need no settings
+        return {"language models": str(trouble)}
 
 
 def _list(mailbox: Path) -> None:
