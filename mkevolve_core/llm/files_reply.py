@@ -77,7 +77,8 @@ def _stem(path: str) -> str:
 
 
 def _without_files(shown: str) -> ExtractedFiles:
-    declines = list(_DECLINES.finditer(shown))
+    """A refusal line counts, but not where the prompt's own form, `<reason>`, is only repeated."""
+    declines = [found for found in _DECLINES.finditer(shown) if not found["reason"].startswith("<")]
     if not declines:
         detail = (
             f"The reply holds no file; give each under a heading '### FILE: {TOP}' in a fence of its own."
