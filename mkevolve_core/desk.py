@@ -46,7 +46,7 @@ class Desk:
         leave: Callable[[], None],
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`idle` runs while `next` waits (commands take effect), `leave` while `settle` does (it may park)."""
+        """`idle` runs while `next` waits: commands take effect. `leave` runs while `settle` waits."""
         self._run = run
         self._calls = calls
         self._idle = idle
