@@ -87,6 +87,7 @@ def run_command(
     preset: Annotated[str, typer.Option(help="paper or quick.")] = "paper",
     agents: Annotated[str | None, typer.Option(help="built-in, llm (mkevolve.toml) or mailbox.")] = None,
     config_file: Annotated[Path | None, typer.Option("--config", help="Read this mkevolve.toml.")] = None,
+    prompts: Annotated[Path | None, typer.Option(help="A folder of templates to use first.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE, any setting.")] = None,
     limits: LimitsGiven = None,
     park_after: Annotated[float | None, typer.Option(help="Park after so many seconds.")] = None,
@@ -97,7 +98,7 @@ def run_command(
     extra = {"park_after": park_after, "agents": agents}
     given = {key: value for key, value in extra.items() if value is not None}
     config = build_config(preset, {**parse_changes(changes or []), **given})
-    settings = _llm_settings(config.agents, config_file, limits or [])
+    settings = _llm_settings(config.agents, config_file, prompts, limits or [])
     found = find_problem(problem)
     with LocalSandbox(device=config.device) as sandbox:
         device = device_facts(sandbox)
@@ -349,13 +350,17 @@ def _recording(wanted: str, runs_dir: Path, place: Path) -> RunFolder:
     return find_run(place, unpack_run(packed, place)) if packed else find_run(runs_dir, wanted)
 
 
-def _llm_settings(agents: str, path: Path | None, limits: list[str]) -> LLMSettings | None:
+def _llm_settings(
+    agents: str, path: Path | None, prompts: Path | None, limits: list[str]
+) -> LLMSettings | None:
     if agents == BUILT_IN:
         if limits:
             raise ConfigError("--limit holds for --agents llm or mailbox: built-in agents cost nothing.")
         return None
     settings = mailbox_settings() if agents == "mailbox" else read_llm(path, environment())
-    return dataclasses.replace(settings, limits=change_limits(settings.limits, parse_changes(limits)))
+    folder = str(prompts.absolute()) if prompts else settings.prompts_dir
+    hard_stops = change_limits(settings.limits, parse_changes(limits))
+    return dataclasses.replace(settings, limits=hard_stops, prompts_dir=folder)
 
 
 def _export(state: RunState, artifacts: Artifacts, sandbox: LocalSandbox, out_path: Path) -> Verdict:
