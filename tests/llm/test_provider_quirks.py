@@ -12,6 +12,7 @@ from mkevolve_core.llm.fake import FakeLLM, Fault, Planned, scenarios
 from mkevolve_core.llm.fake.plan import Break
 from mkevolve_core.llm.ledger import Ledger
 from mkevolve_core.llm.provider import ModelFacts
+from mkevolve_core.llm.providers import _sdk
 from mkevolve_core.llm.providers._errors import Told, kind_of, read_body
 from mkevolve_core.llm.settings import ProviderSettings, RoleSettings
 from mkevolve_core.llm.values import CallFailed, FailureKind, Role, Stop
@@ -293,17 +294,40 @@ def test_an_error_of_any_shape_can_be_read(body):
     assert kind_of(read_body(body, 500)) is FailureKind.SERVER
 
 
-def test_a_date_is_a_retry_after_too(server):
-    later = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + 30))
-    fault = Fault(429, "Slow down.", headers=(("retry-after", later),))
+def http_date(seconds: float) -> str:
+    return time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(time.time() + seconds))
+
+
+@pytest.mark.parametrize(
+    ("headers", "least", "most"),
+    [
+        ({"retry-after": "1.5"}, 1.5, 1.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25, 0.25),
+        ({"retry-after": http_date(3000)}, 2000, 3000),
+        ({"retry-after": http_date(-50)}, 0, 0),
+        ({"retry-after": "-3"}, 0, 0),
+        ({"retry-after": "inf"}, 86_400, 86_400),
+        ({"retry-after": "1e99"}, 86_400, 86_400),
+    ],
+)
+def test_how_long_to_wait_is_read_in_every_spelling(headers, least, most):
+    fault = Fault(429, "Slow down.", headers=tuple(headers.items()))
     with FakeLLM(lambda seen: Planned(fault=fault)) as busy:
-        assert 25 < (failed(provider(CHAT, busy), role("x")).retry_after or 0) <= 30
+        assert least <= failed(provider(CHAT, busy), role("x")).retry_after <= most
 
 
-def test_a_retry_after_that_is_none_is_left_to_our_own_patience(server):
-    fault = Fault(429, "Slow down.", headers=(("retry-after", "soon"),))
+@pytest.mark.parametrize("wait", ["soon", "nan", "", "Mon, 99 Foo"])
+def test_a_wait_that_is_none_is_left_to_our_own_patience(wait):
+    fault = Fault(429, "Slow down.", headers=(("retry-after", wait),))
     with FakeLLM(lambda seen: Planned(fault=fault)) as busy:
         assert failed(provider(CHAT, busy), role("x")).retry_after is None
+
+
+def test_a_reply_without_an_end_is_left_before_it_fills_the_memory(monkeypatch):
+    monkeypatch.setattr(_sdk, "LONGEST", 5_000)
+    with FakeLLM(lambda seen: Planned("x" * 20_000)) as server:
+        failure = failed(provider(CHAT, server), role("x"))
+    assert failure.kind is FailureKind.PROTOCOL and 4_000 < len(failure.partial) <= 5_000
 
 
 def test_a_failure_survives_pickling(server):

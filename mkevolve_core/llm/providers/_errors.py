@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -72,7 +73,8 @@ _UNSUPPORTED = re.compile(
     r"|unrecogni[sz]ed|unknown|unexpected|deprecated|cannot both|extra (inputs|fields)|may only be",
     re.IGNORECASE,
 )
-_LONGEST = 400
+_LONGEST = 400  # characters of a sentence
+_DAY = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +165,21 @@ def _status(status: int | None, code: object) -> int | None:
 
 
 def _seconds(headers: Mapping[str, str]) -> float | None:
-    """Of `retry-after-ms` or `retry-after`, which is a number of seconds or a date."""
+    """Of `retry-after-ms` or `retry-after`, which is a number of seconds or a date; at most a day."""
     millis, wait = headers.get("retry-after-ms", ""), headers.get("retry-after", "")
     try:
-        if millis:
-            return max(0.0, float(millis) / 1000)
-        return max(0.0, float(wait)) if wait else None
+        seconds = float(millis) / 1000 if millis else float(wait)
     except ValueError:
-        pass
+        seconds = _until(wait)
+    return min(max(0.0, seconds), _DAY) if not math.isnan(seconds) else None
+
+
+def _until(when: str) -> float:
+    """Seconds until a date; NaN for what is none."""
     try:
-        return max(0.0, parsedate_to_datetime(wait).timestamp() - time.time())
-    except ValueError:
-        return None
+        return parsedate_to_datetime(when).timestamp() - time.time()
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return math.nan
 
 
 def _cause(error: BaseException) -> str:

@@ -41,6 +41,13 @@ _log = logging.getLogger(__name__)
 SLOT_HEADER, ROLE_HEADER = "x-mkevolve-slot", "x-mkevolve-role"  # for the fake server: to this machine only
 
 
+LONGEST = 4_000_000  # characters of a reply: more than any limit on tokens allows
+
+
+class ReplyTooLong(ValueError):
+    pass
+
+
 @dataclass(slots=True)
 class Progress:
     """What one attempt has brought so far; still there when it breaks off."""
@@ -55,6 +62,7 @@ class Progress:
     request_id: str | None = None
     first_token: float | None = None
     events: int = 0
+    size: int = 0
     failed: Told | None = None  # an error that came as an event
 
     @property
@@ -66,6 +74,9 @@ class Progress:
             return
         if self.first_token is None:
             self.first_token = time.monotonic() - self.began
+        self.size += len(piece)
+        if self.size > LONGEST:
+            raise ReplyTooLong
         self.pieces.append(piece)
         self.on_text(piece)
 
@@ -256,17 +267,18 @@ class SDKProvider(ABC):
                 timeout=httpx2.Timeout(settings.idle_seconds, connect=settings.connect_seconds),
                 max_retries=0,
                 default_headers={name: value.replace("{key}", key) for name, value in settings.headers},
-                http_client=self._local_client() if self._local else None,
+                http_client=self._local_client(),
                 _strict_response_validation=True,
             )
         except (httpx2.InvalidURL, ValueError):
             return None  # the caller raises: its frame does not hold the key
 
     def _local_client(self) -> Any:
-        """A proxy for the world is no way to this machine; and plain HTTP needs no certificates to be read."""
-        plain = urlsplit(self._url).scheme == "http"
-        verify = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT) if plain else True
-        return self._sdk.DefaultAsyncHttpxClient(trust_env=False, verify=verify)
+        """A proxy is no way to this machine, and for plain HTTP no certificates need be read."""
+        if not self._local or urlsplit(self._url).scheme != "http":
+            return None
+        trusts_nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        return self._sdk.DefaultAsyncHttpxClient(trust_env=False, verify=trusts_nobody)
 
     def _marks(self, request: Request) -> dict[str, str]:
         if not self._local:
