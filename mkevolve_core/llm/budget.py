@@ -140,8 +140,7 @@ class Budget:
         for name in ("calls", "usd", "output_tokens"):
             limit, used, others, more = (getattr(x, name) for x in (self.limits, spent, held, worst))
             if limit is not None and more and used + others + more > limit + ROUNDING:
-                final = others < ROUNDING or used + more > limit + ROUNDING
-                return Refused(_sentence(name, limit, used, more), final)
+                return Refused(_sentence(name, limit, used, more), used + more > limit + ROUNDING)
         return None
 
     def _warn(self, role: Role) -> None:

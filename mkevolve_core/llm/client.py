@@ -140,7 +140,7 @@ class Client:
             return (*self._notes, *self._budget.warnings())
 
     def unwanted(self) -> tuple[Reply, ...]:
-        """Calls that were cancelled after they were sent, each given once: paid, and in the ledger."""
+        """Calls cancelled after they were sent, by `close` too; each once. They are in the ledger."""
         with self._lock:
             taken, self._unwanted = tuple(self._unwanted), []
         return taken
@@ -250,8 +250,9 @@ class Client:
         return self._ledger.finished(reply) if call.began is not None else reply
 
     def _hand_over(self, call: OpenCall, reply: Reply) -> None:
+        given_up = self._closing and reply.failure is FailureKind.CANCELLED
         with self._lock:
-            if call.wanted:
+            if call.wanted and not given_up:
                 self._over.put(reply)
             elif call.began is not None:
                 self._unwanted.append(reply)
@@ -274,11 +275,8 @@ class Client:
     async def _hold(self, call: OpenCall, role: RoleSettings, at_once: bool) -> None:
         """Room for one more attempt. Raises CallFailed(BUDGET) once there will be none."""
         assert call.claim is not None
-        held, worst = call.claim.held, call.worst(role, self._prices)
+        worst = call.worst(role, self._prices)
         while (refused := self._budget.hold(call.claim, worst)) is not None:
-            if held != Amount():
-                held = Amount()
-                self._settled.ring()  # what it held is free
             if refused.final or at_once:
                 raise CallFailed(FailureKind.BUDGET, refused.reason)
             await self._wait_for_room(call, refused)

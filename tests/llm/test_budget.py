@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from mkevolve_core.llm.budget import Amount, Budget, Refused, Totals
 from mkevolve_core.llm.settings import Limits
@@ -114,6 +115,7 @@ def test_another_attempt_must_fit_beside_what_the_first_has_cost():
     claim = budget.open(Role.GENERATE)
     assert budget.hold(claim, WORST) is None
     budget.spend(claim, Amount(calls=1))
+    assert budget.reserved() == replace(WORST, calls=0), "what is spent is held no longer"
     budget.spend(claim, Amount(usd=0.6))
     over = budget.hold(claim, Amount(usd=1.0))
     assert over is not None and over.final

@@ -186,6 +186,43 @@ def test_all_attempts_share_one_deadline(tmp_path):
     assert reply.failure is FailureKind.DEADLINE and 1 < len(reply.attempts) < 6 and reply.seconds < 0.6
 
 
+def test_time_asleep_between_attempts_counts(tmp_path):
+    quick = provider_settings(deadline_seconds=0.5, tries=50)
+    with client(
+        Scripted(fails(FailureKind.SERVER, "503"), settings=quick),
+        tmp_path,
+        patience=Patience(first=0.2, most=0.2, shortest=1.0),
+    ) as calls:
+        calls.submit(request())
+        reply = one_reply(calls)
+    assert reply.failure is FailureKind.DEADLINE and len(reply.attempts) == 3
+    assert reply.detail == "no whole reply within 0.5 seconds; the last try: 503 (3 tries)"
+
+
+def test_who_could_not_try_again_in_time_does_not_wait_for_it(tmp_path):
+    quick = provider_settings(deadline_seconds=1.0)
+    with client(
+        Scripted(fails(FailureKind.SERVER), settings=quick), tmp_path, patience=Patience(first=30.0)
+    ) as calls:
+        calls.submit(request())
+        reply = one_reply(calls)
+    assert reply.failure is FailureKind.DEADLINE and reply.seconds < 0.5
+
+
+def test_after_a_complaint_fewer_calls_are_made_at_once(tmp_path):
+    provider = Scripted(
+        fails(FailureKind.RATE_LIMIT), says("fine", after=0.02), settings=provider_settings(max_parallel=4)
+    )
+    with client(provider, tmp_path) as calls:
+        calls.submit(request("first"))
+        one_reply(calls)
+        provider.most_open = 0
+        for number in range(8):
+            calls.submit(request(f"1#{number}"))
+        assert all(one_reply(calls).failure is None for _ in range(8))
+    assert provider.most_open == 2
+
+
 def test_people_are_waited_for_without_deadline_and_without_limit(tmp_path):
     quick = ProviderSettings("lab", "mailbox", deadline_seconds=0.01, idle_seconds=0.01, max_parallel=1)
     provider = Scripted(says("by hand", after=0.2, usage=Usage()), with_people=True, settings=quick)
@@ -272,6 +309,24 @@ def test_the_limit_is_not_raised_above_what_the_model_can(tmp_path):
             calls.submit(request())
             one_reply(calls)
         assert [role.max_tokens for _, role in provider.asked] == asked
+
+
+@pytest.mark.parametrize("changes", [{"tries": 1}, {"deadline_seconds": 0.35}])
+def test_a_reply_that_was_cut_off_stands_where_there_is_no_try_or_no_time_left(tmp_path, changes):
+    provider = Scripted(says("half", Stop.LENGTH, after=0.2), settings=provider_settings(**changes))
+    with client(provider, tmp_path) as calls:
+        calls.submit(request())
+        reply = one_reply(calls)
+    assert (reply.text, reply.failure, len(provider.asked)) == ("half", None, 1)
+
+
+def test_a_reply_that_was_cut_off_stands_where_the_budget_has_no_room_for_more(tmp_path):
+    provider = Scripted(says("half", Stop.LENGTH))
+    with client(provider, tmp_path, Limits(usd=0.06)) as calls:
+        calls.submit(request())
+        reply = one_reply(calls)
+        assert any("asked again: The limit of $0.06" in notice for notice in calls.notices())
+    assert (reply.text, reply.failure, len(provider.asked)) == ("half", None, 1)
 
 
 def test_where_the_larger_limit_is_refused_the_short_reply_stands(tmp_path):
@@ -417,6 +472,7 @@ def test_closing_records_what_is_open_and_closes_the_provider_last(tmp_path):
     assert time.monotonic() - began < 1.0
     assert provider.events == ["cancelled 1#1", "closed"]
     assert lines(tmp_path)[-1]["reply"]["failure"] == "cancelled"
+    assert [reply.text for reply in calls.unwanted()] == ["half"]
     with pytest.raises(ValueError, match="closed"):
         calls.submit(request("2#1"))
     calls.close()
@@ -433,6 +489,7 @@ def test_closing_leaves_to_people_what_they_were_asked(tmp_path):
     assert provider.events == ["cancelled dropped", "closed", "cancelled kept"]
     over = [line["reply"]["slot"] for line in lines(tmp_path) if line["kind"] == "finished"]
     assert over == ["dropped"]
+    assert {line["people"] for line in lines(tmp_path) if line["kind"] == "asked"} == {True}
 
 
 def test_a_client_that_was_never_used_has_no_thread(tmp_path):
@@ -543,6 +600,12 @@ def test_sixteen_workers_under_a_limit_of_ten_calls_make_exactly_ten(tmp_path):
     assert (
         refused[0].detail == "The limit of 10 calls is reached: raise calls in [llm.limits] of mkevolve.toml."
     )
+
+
+def test_another_attempt_is_no_other_call(tmp_path):
+    with client(Scripted(fails(FailureKind.SERVER), says("fine")), tmp_path, Limits(calls=1)) as calls:
+        calls.submit(request())
+        assert one_reply(calls).text == "fine"
 
 
 def test_a_limit_in_dollars_is_never_passed_and_all_that_fits_is_used(tmp_path):

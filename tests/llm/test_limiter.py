@@ -98,6 +98,26 @@ def test_who_gives_up_waiting_does_not_block_the_next():
     asyncio.run(main())
 
 
+def test_a_newcomer_does_not_overtake_those_who_wait():
+    async def main() -> list[str]:
+        one, order = limiter(max_parallel=1), []
+
+        async def call(name: str) -> None:
+            await one.enter()
+            order.append(name)
+            one.leave()
+
+        await one.enter()
+        waits = asyncio.create_task(call("waits"))
+        await asyncio.sleep(0.01)
+        one.leave()
+        await call("newcomer")
+        await waits
+        return order
+
+    assert asyncio.run(main()) == ["waits", "newcomer"]
+
+
 def test_a_minute_has_only_so_many_starts():
     async def main() -> None:
         now = [1000.0]
