@@ -46,19 +46,22 @@ def start_run(
     changes: Mapping[str, Any] | None = None,
     run_id: str | None = None,
     engine: Sequence[str] = ENGINE,
-    limits: Mapping[str, float] | None = None,
+    limits: Mapping[str, float | None] | None = None,
+    llm_file: Path | None = None,
 ) -> str:
     """Start an engine and return the run's id; a run that has this id already is not started again.
 
-    `limits`: hard stops by the names of `llm.settings.Limits`, in the place of those of mkevolve.toml. Raises
-    ConfigError for settings, a problem file or a runs folder that cannot be used.
+    `limits`: hard stops by the names of `llm.settings.Limits`, in the place of those of `llm_file` (an
+    mkevolve.toml; None: the engine looks for it itself); a limit that is None is none. Raises ConfigError for
+    settings, a problem file or a runs folder that cannot be used.
     """
     build_config(preset, changes)
     if not problem_path.is_file():
         raise ConfigError(f"There is no problem file {problem_path}.")
     sets = [f"--set={key}={_spelled(value)}" for key, value in (changes or {}).items() if value is not None]
     call = [*engine, "run", str(problem_path.absolute())]
-    options = ["--preset", preset, *sets, *_limited(limits)]
+    told = [f"--config={llm_file.absolute()}"] if llm_file else []
+    options = ["--preset", preset, *sets, *told, *_limited(limits)]
     return _start(call, options, runs_dir, run_id or propose_run_id(problem_path))
 
 
@@ -90,7 +93,7 @@ def resume_run(
     runs_dir: Path,
     run_id: str,
     engine: Sequence[str] = ENGINE,
-    limits: Mapping[str, float] | None = None,
+    limits: Mapping[str, float | None] | None = None,
 ) -> None:
     """Start an engine that goes on with a run, with other limits if any are named.
 
@@ -215,8 +218,9 @@ def _signal(processes: Sequence[psutil.Process], number: signal.Signals) -> None
             continue
 
 
-def _limited(limits: Mapping[str, float] | None) -> list[str]:
-    return [f"--limit={key}={value:.15g}" for key, value in (limits or {}).items()]
+def _limited(limits: Mapping[str, float | None] | None) -> list[str]:
+    spelled = {key: "none" if value is None else f"{value:.15g}" for key, value in (limits or {}).items()}
+    return [f"--limit={key}={value}" for key, value in spelled.items()]
 
 
 def _spelled(value: object) -> str:

@@ -196,6 +196,11 @@ def llm_roles(run_id: str) -> list[dict[str, Any]]:
     return desk().warehouse.records("llm_roles", run_id=run_id)
 
 
+def llm_earlier() -> list[dict[str, Any]]:
+    """What calls took in all runs of the folder, by role."""
+    return desk().warehouse.records("llm_earlier")
+
+
 def postfused(run_id: str) -> list[dict[str, Any]]:
     """Tries to fuse the finished codebase into one file."""
     return desk().warehouse.records("postfused", run_id=run_id)

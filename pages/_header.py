@@ -110,8 +110,7 @@ def _progress(label: str, done: int | None, limit: int | None, told: str) -> dic
 
 def asks_models(run: Row) -> bool:
     """Whether language models, or people in their place, are asked in this run."""
-    asked = (run["llm_calls"] or 0) + (run["failed_calls"] or 0)
-    return bool(asked) or (run["agents"] or "built-in") != "built-in"
+    return bool(run["llm_calls"]) or (run["agents"] or "built-in") != "built-in"
 
 
 def _calls(run: Row) -> dict[str, Any]:

@@ -36,8 +36,12 @@ def show(run_id: str) -> None:
             _whole(run_id, story, state, boxes[0][1])
         else:
             st.caption("Click a box or a point to look into it; Shift-click adds one, to fuse.")
-            if asks_models(_cache.run(run_id)):
-                _prompts.of_run(run_id)
+            run = _cache.run(run_id)
+            if asks_models(run):
+                asked = run["llm_calls"] + run["failed_calls"]
+                told = f"Calls to language models: {run['llm_calls']} of {asked} answered"
+                with st.expander(told, key="run_calls", icon=":material/forum:"):
+                    _prompts.of_run(run_id)
 
 
 def _subproblem(

@@ -15,17 +15,11 @@ from pages import _cache
 from pages._commands import ask
 from pages._export import Export, exports, zip_name
 from pages._header import OUT_OF_BUDGET
-from pages._words import plain, ratio_word
+from pages._words import LIMITS, plain, ratio_word
 from store.liveness import limit_reached
 
 Row = Mapping[str, Any]
 RESTARTABLE = ("parked", OUT_OF_BUDGET, "crashed", "lost", "failed")
-LIMITS: Mapping[str, str] = {  # as `llm.settings.Limits` names them
-    "usd": "Dollars",
-    "calls": "Calls, all of them",
-    "output_tokens": "Output tokens",
-    "minutes": "Minutes",
-}
 _KILL_WORD = "kill"
 _EXPORT_HELP = "Verify the best set once more as a whole, then offer it as a zip."
 

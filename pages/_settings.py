@@ -21,10 +21,11 @@ def told(config: RunConfig) -> str:
     )
 
 
-def fields(preset: str) -> dict[str, Any]:
+def fields(preset: str, agents: str) -> dict[str, Any]:
     """The changes against the preset; another preset brings its own values."""
     base = build_config(preset)
-    found = {**_main(preset, base), **_limits(preset, base)}
+    asked = {} if agents == "built-in" else _asked(preset, base, agents)
+    found = {"agents": agents, **_main(preset, base), **asked, **_limits(preset, base)}
     return {key: value for key, value in found.items() if value != getattr(base, key)}
 
 
@@ -56,6 +57,28 @@ def _main(preset: str, base: RunConfig) -> dict[str, Any]:
                 key=f"swap_below {preset}",
                 width=130,
             )
+    return found
+
+
+def _asked(preset: str, base: RunConfig, agents: str) -> dict[str, Any]:
+    """What only runs have that ask language models, or people in their place."""
+    found: dict[str, Any] = {}
+    with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
+        found["decompose"] = st.toggle(
+            "Decompose",
+            base.decompose,
+            key=f"decompose {preset}",
+            help="Off: the whole problem is one subproblem; beam search alone.",
+        )
+        found["workers"] = _whole(preset, base, "workers", "Decomposers")
+        found["postfuse"] = _whole(preset, base, "postfuse", "Post-fuse tries")
+        found["swap_calls"] = _whole(preset, base, "swap_calls", "Calls to swap")
+        if agents == "mailbox":
+            minutes = st.number_input(
+                "Patience (minutes)", 0.0, None, base.patience / 60, 5.0, key=f"patience {preset}", width=150,
+                help="So long all requests may wait; then the run parks, and goes on when it is resumed.",
+            )  # fmt: skip
+            found["patience"] = minutes * 60
     return found
 
 

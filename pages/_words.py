@@ -11,13 +11,24 @@ from mkevolve_core.domain import Outcome, Timing, Verdict
 
 DASH = "–"
 UNKNOWN = "unknown"
+LIMITS: Mapping[str, str] = {  # as `llm.settings.Limits` names them
+    "usd": "Dollars",
+    "calls": "Calls",
+    "output_tokens": "Output tokens",
+    "minutes": "Minutes",
+}
 _AGENTS = {"built-in": "built-in agents", "llm": "LLM", "mailbox": "mailbox"}
-# Control characters as their pictures; what turns the direction of text by its number.
+# What cannot be seen, or turns the direction of text: shown by its number.
 _INVISIBLE: Mapping[int, str] = {
-    **{code: chr(0x2400 + code) for code in range(32) if chr(code) not in "\t\n\r"},
-    0x7F: "\u2421",
-    **{code: f"<U+{code:04X}>" for code in (0x061C, *range(0x200B, 0x2010), *range(0x202A, 0x202F))},
-    **{code: f"<U+{code:04X}>" for code in (*range(0x2060, 0x206A), 0xFEFF)},
+    code: f"<U+{code:04X}>"
+    for code in (
+        *(code for code in range(32) if chr(code) not in "\t\n"),
+        *range(0x7F, 0xA0),
+        *(0x061C, 0xFEFF),
+        *range(0x200B, 0x2010),
+        *range(0x202A, 0x202F),
+        *range(0x2060, 0x206A),
+    )
 }
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]()#+\-.!|~:$<>&^=])")
 _OUTCOMES = {

@@ -150,6 +150,11 @@ def llm_roles(warehouse: Warehouse, run_id: str) -> pd.DataFrame:
     return warehouse.frame("llm_roles", run_id=run_id)
 
 
+def llm_earlier(warehouse: Warehouse) -> pd.DataFrame:
+    """What calls took in all runs of the folder, by role: role, calls, tokens_in, tokens_out."""
+    return warehouse.frame("llm_earlier")
+
+
 def postfused(warehouse: Warehouse, run_id: str) -> pd.DataFrame:
     """Tries to fuse the finished codebase into one file; NA `outcome`: no draft came, `note` says why."""
     return warehouse.frame("postfused", run_id=run_id)

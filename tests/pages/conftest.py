@@ -14,6 +14,8 @@ SECONDS = 30
 @pytest.fixture
 def runs_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("MKEVOLVE_RUNS_DIR", str(tmp_path / "runs"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))  # nobody's own mkevolve.toml
+    monkeypatch.delenv("MKEVOLVE_CONFIG", raising=False)
     yield tmp_path / "runs"
     st.cache_resource.clear()
     st.cache_data.clear()

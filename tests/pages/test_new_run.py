@@ -8,8 +8,12 @@ from streamlit.testing.v1 import AppTest
 
 from mkevolve_core.launch import kill_run
 from mkevolve_core.problem import SAMPLES
-from pages import _settings
+from pages import _settings, _writers
+from pages._recorded import shipped
+from store.run_folder import RunFolder
+from tests.pages.browser import eventually
 from tests.pages.reading import running, texts
+from tests.store.llm_run import write_llm_run
 from tests.store.sample_run import write_sample_run
 
 OpenPage = Callable[..., AppTest]
@@ -129,3 +133,130 @@ def test_a_folder_that_cannot_be_written_is_said(
     page = open_page("new_run")
     assert "cannot be made" in page.info[0].value.replace("\\", "")
     assert not page.exception
+
+
+# -------------------------------------------------------------------------------- who writes
+
+CANARY = "sk-ant-canary-0123456789abcdef"
+
+
+def by(page: AppTest, agents: str) -> AppTest:
+    return page.button_group(key="agents").set_value(agents).run()
+
+
+@pytest.fixture
+def own_toml(runs_dir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The example that the page gives, as somebody's own file; its variable holds a key."""
+    path = tmp_path / "mkevolve.toml"
+    path.write_text(_writers.EXAMPLE)
+    monkeypatch.setenv("MKEVOLVE_CONFIG", str(path))
+    monkeypatch.setenv("ANTHROPIC_API_KEY", CANARY)
+    return path
+
+
+def test_without_a_file_it_says_how_to_give_one(open_page: OpenPage) -> None:
+    page = by(open_page("new_run"), "llm")
+    assert "No mkevolve.toml" in page.error[0].value.replace("\\", "")
+    assert page.code[-1].value == _writers.EXAMPLE.rstrip()
+    assert start_button(page).disabled
+
+
+def test_each_role_has_its_model_its_key_and_its_price(own_toml: Path, open_page: OpenPage) -> None:
+    page = by(open_page("new_run"), "llm")
+    first, second = page.dataframe[0].value.to_dict("records")
+    assert first["roles"].split(", ")[:4] == ["decompose", "generate", "debug", "refine"]
+    assert (first["provider"], first["model"]) == ("claude: anthropic", "claude-opus-5-5")
+    assert first["key"] == "set (env ANTHROPIC_API_KEY)"
+    assert first["price"].startswith("$4 in, $20 out per million")
+    assert second == {
+        "roles": "review",
+        "provider": "local: openai_chat",
+        "model": "gpt-oss-120b",
+        "key": "none needed",
+        "price": "free",
+    }
+    assert not start_button(page).disabled
+    assert not page.exception
+
+
+def test_a_key_is_never_shown(own_toml: Path, open_page: OpenPage) -> None:
+    page = by(open_page("new_run"), "llm")
+    assert CANARY not in str(page) + texts(page) + str(page.dataframe[0].value.to_dict())
+
+
+def test_a_missing_key_is_said_with_its_variable(
+    own_toml: Path, open_page: OpenPage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    page = by(open_page("new_run"), "llm")
+    assert page.dataframe[0].value.to_dict("records")[0]["key"] == "not set"
+    assert "set the environment variable ANTHROPIC_API_KEY" in page.error[0].value.replace("\\", "")
+    assert start_button(page).disabled
+
+
+def test_the_forecast_changes_with_the_search(own_toml: Path, open_page: OpenPage) -> None:
+    page = by(open_page("new_run"), "llm")
+    said = texts(page).replace("\\", "")
+    assert re.search(r"Forecast.*: \d+ to \d+ calls in all · \d+ k to \d+ k tokens in", said)
+    assert re.search(r"cost \*\*\$\d+\.\d\d to \$\d+\.\d\d", said)
+    assert "Limits: $12.00." in said
+    page.number_input(key="calls quick").set_value(80).run()
+    assert texts(page).replace("\\", "") != said
+
+
+def test_a_dollar_limit_that_cannot_hold_is_refused(own_toml: Path, open_page: OpenPage) -> None:
+    own_toml.write_text(_writers.EXAMPLE.replace("claude-opus-5-5", "some-new-model"))
+    page = by(open_page("new_run"), "llm")
+    assert "The limit of $12 cannot hold" in page.error[0].value.replace("\\", "")
+    assert start_button(page).disabled
+    page.number_input(key="limit calls llm").set_value(200).run()
+    assert not page.error
+    assert "The price of claude's some-new-model is not known" in texts(page).replace("\\", "")
+    assert "cost **unknown" in texts(page)
+    assert not start_button(page).disabled
+
+
+def test_earlier_calls_make_the_forecast(own_toml: Path, runs_dir: Path, open_page: OpenPage) -> None:
+    write_llm_run(runs_dir)
+    assert re.search(r"From \d+ earlier calls", texts(by(open_page("new_run"), "llm")).replace("\\", ""))
+
+
+def test_a_mailbox_needs_no_file_and_costs_what_nobody_knows(open_page: OpenPage) -> None:
+    page = by(open_page("new_run"), "mailbox")
+    said = texts(page).replace("\\", "")
+    assert "mkevolve answer RUN" in said
+    assert "cost **unknown**" in said
+    assert not start_button(page).disabled
+    assert page.number_input(key="patience quick").value == 10.0
+
+
+@pytest.mark.slow
+def test_a_mailbox_run_is_started_with_its_limits(runs_dir: Path, open_page: OpenPage) -> None:
+    page = by(open_page("new_run"), "mailbox")
+    page.selectbox(key="sample").set_value("mlp").run()
+    page.number_input(key="limit calls mailbox").set_value(40).run()
+    start_button(page).click().run()
+    (folder,) = (path.parent for path in runs_dir.glob("*/engine.json"))
+    try:
+        eventually(lambda: bool(list(folder.glob("mailbox/open/*/prompt.md"))), seconds=120)
+        state = RunFolder(folder).state()
+        assert state.config.agents == "mailbox"
+        assert state.llm is not None and state.llm.limits.calls == 40
+    finally:
+        kill_run(runs_dir, folder.name)
+
+
+# -------------------------------------------------------------------------------- recordings
+
+
+def test_a_newcomer_is_offered_a_recorded_run(open_page: OpenPage) -> None:
+    offered = [one for one in open_page("new_run").button if one.label == "Watch a recorded run"]
+    assert len(offered) == len(shipped())
+    on_runs = [one for one in open_page("runs").button if one.label == "Watch a recorded run"]
+    assert len(on_runs) == len(shipped())
+
+
+def test_who_has_runs_is_offered_none(runs_dir: Path, open_page: OpenPage) -> None:
+    write_sample_run(runs_dir)
+    for name in ("new_run", "runs"):
+        assert not [one for one in open_page(name).button if one.label == "Watch a recorded run"]

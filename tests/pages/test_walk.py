@@ -18,7 +18,9 @@ from playwright.sync_api import Browser, Page, expect
 from tests.pages import browser as web
 from tests.pages.browser import box, chip, inspector, press, state_is
 from tests.store import sample_run
-from tests.store.sample_run import write_sample_run
+from tests.store.llm_run import HOSTILE as LLM_HOSTILE
+from tests.store.llm_run import write_llm_run
+from tests.store.sample_run import source_of, write_sample_run
 
 pytestmark = pytest.mark.browser
 
@@ -234,6 +236,28 @@ def test_hostile_names_are_shown_as_they_are_in_the_dark_and_narrow(
         expect(inspector(page)).to_contain_text(HOSTILE)
         assert page.locator("img[src=x]").count() == 0
         assert page.locator(".katex").count() == 0
+        whole(page, "rgb(16, 20, 24)")
+
+
+def test_a_hostile_reply_is_shown_as_characters_and_kept_as_it_is(
+    runs_dir: Path, address: str, browser: Browser
+) -> None:
+    name = write_llm_run(runs_dir, "asked").run_id
+    with web.opened(browser, f"{address}/live?run={name}&node=4a&it=3&tab=Prompts", scheme="dark") as page:
+        web.wait_for_pictures(page)
+        reply = page.locator(".stCode").nth(1)
+        expect(reply).to_contain_text("<b>bold</b> <img src=x onerror=alert(1)> <script>alert(2)</script>")
+        expect(reply).to_contain_text("$x^2$ **not bold** `tick` ~~~ NUL <U+0000> ANSI <U+001B>[31m lone ?")
+        assert page.locator("img[src=x], .katex, .stCode script, .stCode a").count() == 0
+        with page.expect_download() as download:
+            page.get_by_role("button", name=re.compile("Download$")).nth(1).click()
+        assert download.value.suggested_filename == "4a-5-reply.txt"
+        assert Path(download.value.path()).read_text() == f"{LLM_HOSTILE}\n".encode(
+            "utf-8", "replace"
+        ).decode() + (f"\n```python\n{source_of('kernel', 64)}```\n")
+        box(page, "e2e@5").click()
+        page.get_by_text("Post-fusion", exact=True).click()
+        expect(inspector(page)).to_contain_text("the whole in one file")
         whole(page, "rgb(16, 20, 24)")
 
 

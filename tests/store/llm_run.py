@@ -59,8 +59,9 @@ class LLMWriter(Writer):
             "reply_sha": self.artifacts.put(reply),
             "slot": slot,
             "template": f"{role}.j2 1f3a9c02",
-            **(unknown if self.mailbox else paid),
+            **paid,
             **more,
+            **(unknown if self.mailbox else {}),
         }
         return ev.LLMCalled(**facts)
 

@@ -83,8 +83,11 @@ def test_an_engine_starts_detached_and_its_run_is_known_at_once(tmp_path, runs_d
 
 def test_limits_are_options_of_a_start_and_of_a_resume(tmp_path, runs_dir, problem):
     program = engine(tmp_path, SLEEPER)
-    run_id = start_run(runs_dir, problem, engine=program, limits={"usd": 5.0, "output_tokens": 12_345_678})
-    assert said(runs_dir, run_id)["arguments"][-2:] == ["--limit=usd=5", "--limit=output_tokens=12345678"]
+    limits = {"usd": 5.0, "output_tokens": 12_345_678, "calls": None}
+    run_id = start_run(runs_dir, problem, engine=program, limits=limits, llm_file=tmp_path / "own.toml")
+    assert said(runs_dir, run_id)["arguments"][-4:] == [
+        f"--config={tmp_path / 'own.toml'}", "--limit=usd=5", "--limit=output_tokens=12345678", "--limit=calls=none",
+    ]  # fmt: skip
     kill_run(runs_dir, run_id, grace_s=0.5)
     resume_run(runs_dir, run_id, engine=program, limits={"minutes": 90.5})
     log = runs_dir / run_id / "engine.log"
