@@ -23,11 +23,11 @@ from mkevolve_core import launch, llm_commands, replaying
 from mkevolve_core.assemble import BUILT_IN, agents_for
 from mkevolve_core.commands import new_command_id, write_command
 from mkevolve_core.config import build_config, default_runs_dir, environment, parse_changes
-from mkevolve_core.desk import NoCalls
+from mkevolve_core.desk import NoCalls, tell
 from mkevolve_core.domain import Command, CommandKind, RunPhase, Verdict
 from mkevolve_core.engine import Clock, Engine
 from mkevolve_core.errors import CommandError, ConfigError, JournalError, MKEvolveError, SandboxError
-from mkevolve_core.evaluate import composed, whole_policy
+from mkevolve_core.evaluate import best_of, composed, whole_policy
 from mkevolve_core.exported import read_given, read_text
 from mkevolve_core.folding import fold
 from mkevolve_core.intake import inspect
@@ -44,7 +44,7 @@ from mkevolve_core.protocols import Artifacts, Calls, Judge
 from mkevolve_core.recordings import recordings
 from mkevolve_core.run import Run
 from mkevolve_core.show import run_as_plain, verdict_as_plain
-from mkevolve_core.state import Best, RunState
+from mkevolve_core.state import RunState
 from mkevolve_core.terminal import (
     BAD_INPUT,
     CORRECT,
@@ -299,14 +299,6 @@ def _mailbox(run: str, runs_dir: Path | None) -> Path:
 llm_commands.add(cli, _mailbox)
 
 
-def best_of(state: RunState) -> Best:
-    """With swaps where they made the whole better. Raises ConfigError where nothing is correct yet."""
-    found = [best for best in (state.best, state.best_swapped) if best is not None]
-    if not found:
-        raise ConfigError(f"Run {state.run_id} has no correct whole yet: nothing to export.")
-    return max(found, key=lambda best: best.reward)
-
-
 @contextmanager
 def _opened(folder: RunFolder) -> Iterator[Run]:
     """The run, locked by this process, its heartbeat going."""
@@ -323,6 +315,8 @@ def _work(
     with _calls(run.state, folder) as calls:
         leave = park_reason(park_after)
         Engine(run, agents, judge, sandbox, folder.inbox(), calls, CLOCK, leave).run()
+    for paid in calls.unwanted():  # cancelled when the engine left
+        tell(run, paid)
     if run.state.phase is RunPhase.BUDGET_EXHAUSTED and run.state.best:
         zip_path = folder.path / "best.zip"
         verdict = _export(run.state, run.artifacts, sandbox, zip_path)

@@ -21,6 +21,7 @@ from mkevolve_core.run import Run
 T = TypeVar("T")
 
 POLL_SECONDS = 0.2
+PROVIDER_SECONDS = 600.0  # a provider that asks for more patience than this, or than is set, parks the run
 CALL_SECONDS = 1200.0  # the promise while calls are under way
 
 
@@ -56,7 +57,7 @@ class Desk:
         self._slots: dict[str, str] = {}  # open slot → name of its conversation
         self._done: deque[Finished] = deque()
         self._all_wait_since: float | None = None
-        self._told = ""
+        self._told: set[str] = set()
 
     def start(self, name: str, work: Conversation[Any]) -> None:
         """Carry on a conversation until it waits for a reply; one without calls is over at once."""
@@ -133,9 +134,7 @@ class Desk:
             self._advance(name, reply)
 
     def _tell(self, reply: Reply) -> None:
-        """Each call once: a resumed run takes replies again that its journal has already."""
-        if reply.slot not in self._run.state.slots:
-            self._run.record(_event_of(reply), within=CALL_SECONDS)
+        tell(self._run, reply)
 
     def _advance(self, name: str, reply: Reply | None) -> None:
         try:
@@ -153,12 +152,21 @@ class Desk:
         self._done.append(finished)
 
     def _see_what_they_wait_for(self) -> None:
-        """Tell of a provider that asked for patience; park where all that is open waits for people."""
+        """Tell of what the engineer should know; park where a provider or people keep the run waiting."""
         waiting = self._calls.waiting()
-        if waiting.reason != self._told:
-            self._told = waiting.reason
-            if waiting.reason:
-                self._run.record(ev.Progressed(waiting.reason), within=CALL_SECONDS)
+        for sentence in (*self._calls.notices(), waiting.reason):
+            if sentence and sentence not in self._told:
+                self._told.add(sentence)
+                self._run.record(ev.Progressed(sentence), within=CALL_SECONDS)
+        self._park_for_a_provider(waiting)
+        self._park_for_people(waiting)
+
+    def _park_for_a_provider(self, waiting: Waiting) -> None:
+        until = waiting.paused_until
+        if until is not None and until - time.time() > max(PROVIDER_SECONDS, self._run.state.config.patience):
+            raise Parked(f"{waiting.reason}: resume then")
+
+    def _park_for_people(self, waiting: Waiting) -> None:
         if waiting.open == 0 or waiting.with_people < waiting.open:
             self._all_wait_since = None
             return
@@ -166,6 +174,12 @@ class Desk:
         if self._now() - since >= self._run.state.config.patience:
             many = "1 request waits" if waiting.open == 1 else f"{waiting.open} requests wait"
             raise Parked(f"{many} for an answer in the mailbox: mkevolve answer {self._run.state.run_id}")
+
+
+def tell(run: Run, reply: Reply) -> None:
+    """Each call once: a resumed run takes replies again that its journal has already."""
+    if reply.slot not in run.state.slots:
+        run.record(_event_of(reply), within=CALL_SECONDS)
 
 
 def _event_of(reply: Reply) -> ev.LLMCalled | ev.LLMFailed:
@@ -221,6 +235,9 @@ class NoCalls:
         return None
 
     def unwanted(self) -> tuple[Reply, ...]:
+        return ()
+
+    def notices(self) -> tuple[str, ...]:
         return ()
 
     def waiting(self) -> Waiting:

@@ -8,6 +8,7 @@ from mkevolve_core import events as ev
 from mkevolve_core.codec import dumps
 from mkevolve_core.compose import compose
 from mkevolve_core.domain import PYTORCH, Codebase, Decomposition, Policy
+from mkevolve_core.errors import ConfigError
 from mkevolve_core.protocols import Artifacts, Judge
 from mkevolve_core.run import Run
 from mkevolve_core.state import Best, RunState
@@ -91,3 +92,11 @@ def whole_policy(state: RunState, decomposition: Decomposition, chosen: dict[str
         if state.candidates[chosen[part.subproblem_id]].candidate.author == PYTORCH
     )
     return replace(state.config.policy(), torch_parts=parts, weight_map=decomposition.weight_map)
+
+
+def best_of(state: RunState) -> Best:
+    """With swaps where they made the whole better. Raises ConfigError where nothing is correct yet."""
+    found = [best for best in (state.best, state.best_swapped) if best is not None]
+    if not found:
+        raise ConfigError(f"Run {state.run_id} has no correct whole yet: nothing to export.")
+    return max(found, key=lambda best: best.reward)

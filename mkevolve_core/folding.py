@@ -142,9 +142,9 @@ def _(event: ev.LLMCalled, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.LLMFailed, state: RunState) -> RunState:
+    """Its slot stays open: a resumed run asks again."""
     spent = _paid(state.spent, event)
-    spent = replace(spent, failed_calls=spent.failed_calls + 1)
-    return replace(state, spent=spent, slots=state.slots | {event.slot})
+    return replace(state, spent=replace(spent, failed_calls=spent.failed_calls + 1))
 
 
 def _paid(spent: Spent, event: ev.LLMCalled | ev.LLMFailed) -> Spent:

@@ -100,6 +100,10 @@ class Calls(Protocol):
 
     def waiting(self) -> Waiting: ...
 
+    def notices(self) -> tuple[str, ...]:
+        """All that the engineer should know so far, oldest first: a price unknown, a limit near."""
+        ...
+
 
 @dataclass(frozen=True, slots=True)
 class Judged:

@@ -65,6 +65,9 @@ class ReplayCalls:
     def unwanted(self) -> tuple[Reply, ...]:
         return ()  # `next` gives them in their recorded place
 
+    def notices(self) -> tuple[str, ...]:
+        return ()
+
     def waiting(self) -> Waiting:
         return Waiting(open=len(self._open))
 

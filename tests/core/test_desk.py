@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,14 +26,15 @@ from store.artifacts import MemoryArtifacts
 from store.journal import MemoryJournal
 from tests.core import fakes
 
-
 TEXTS = MemoryArtifacts()  # one for all: texts are found by their content
 
 
 def reply(slot: str, text: str = "", **changes: Any) -> Reply:
     prompt = sha_of(f"\n\n\n\nwrite {slot}")
     usage = Usage(input=100, output=10, known=True)
-    made = Reply(slot, Role.GENERATE, "there", "some-model", text or f"source of {slot}", usage=usage, cost=0.01)
+    made = Reply(
+        slot, Role.GENERATE, "there", "some-model", text or f"source of {slot}", usage=usage, cost=0.01
+    )
     return replace(made, prompt_sha=prompt, reply_sha=sha_of(made.text), **changes)
 
 
@@ -142,7 +145,10 @@ def test_cost_and_tokens_add_up_and_one_unknown_price_makes_the_sum_unknown():
 
 def test_a_provider_that_refuses_every_call_parks_the_run_and_resuming_goes_on():
     replies = [reply(slot) for slot in all_slots()]
-    refused = [*replies[:5], reply(replies[5].slot, failure=FailureKind.AUTH, detail="the key is not accepted (401)")]
+    refused = [
+        *replies[:5],
+        reply(replies[5].slot, failure=FailureKind.AUTH, detail="the key is not accepted (401)"),
+    ]
     journal = MemoryJournal()
     engine_on(calls_of(refused), journal).run()
     state = fold(journal.read())
@@ -197,6 +203,9 @@ class Unanswered:
         self.open.remove(slot)
 
     def unwanted(self) -> tuple[Reply, ...]:
+        return ()
+
+    def notices(self) -> tuple[str, ...]:
         return ()
 
     def waiting(self) -> Waiting:
@@ -277,3 +286,42 @@ def test_parking_is_not_hurried_while_one_call_is_with_a_machine():
     desk.start("one", talk("a"))
     with pytest.raises(Parked, match="long enough"):
         desk.next()
+
+
+def test_a_provider_that_asks_for_hours_parks_the_run():
+    class Paused(Unanswered):
+        def waiting(self) -> Waiting:
+            return Waiting(
+                open=1, paused_until=time.time() + 7200, reason="anthropic asks to wait until 14:00"
+            )
+
+    desk = Desk(run_with_journal(), Paused(), lambda: None, lambda: None)
+    desk.start("one", talk("a"))
+    with pytest.raises(Parked, match="until 14:00: resume then"):
+        desk.next()
+
+
+def test_a_notice_is_told_once():
+    class Noticing(Unanswered):
+        asked = 0
+
+        def notices(self) -> tuple[str, ...]:
+            return ("80 % of the calls are spent",)
+
+        def next(self, seconds: float) -> Reply | None:
+            self.asked += 1
+            return reply("a") if self.asked > 3 else None
+
+    run = run_with_journal()
+    desk = Desk(run, Noticing(), lambda: None, lambda: None)
+    assert desk.settle("one", talk("a")) == "source of a"
+    assert run.state.doing == "80 % of the calls are spent"
+    assert run.state.seq == 2  # the notice and the call
+
+
+def test_a_call_that_failed_and_came_through_after_resuming_is_told():
+    run = run_with_journal()
+    for one in (reply("a", failure=FailureKind.SERVER, detail="503"), reply("a")):
+        with contextlib.suppress(NoDraft):
+            Desk(run, calls_of([one]), lambda: None, lambda: None).settle("one", talk("a"))
+    assert (run.state.spent.failed_calls, run.state.spent.by_role) == (1, {"generate": 1})
