@@ -11,6 +11,7 @@ from mkevolve_core.errors import AgentDeclined, DecompositionError
 from mkevolve_core.llm.extract import extract_files
 from mkevolve_core.llm.outcomes import ExtractedFiles, Outcome
 from mkevolve_core.llm.values import Conversation, Reply, Request
+from mkevolve_core.llm.visible import visible
 
 T = TypeVar("T")
 
@@ -18,6 +19,7 @@ MOST_FINDINGS = 12
 _LONGEST = 1200  # characters of one finding
 # Nothing that the next prompt could say would help the LLM with these: it asks the same again.
 _UNSAID = frozenset([Outcome.REFUSAL, Outcome.CONTEXT, Outcome.EMPTY])
+_TO_CORRECT = frozenset([Outcome.SYNTAX, Outcome.MISSING, Outcome.PATH])
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class Tried:
     files: tuple[tuple[str, str], ...] = ()  # the last proposal: (path, text)
     findings: tuple[str, ...] = ()  # what was found wrong with it
     unusable: str = ""  # why the last reply held no proposal that could be checked
+    reply: str = ""  # that reply, where it is to be corrected
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,7 @@ class Attempts(Generic[T]):
             if extracted is None:
                 continue
             if extracted.outcome is not Outcome.OK:
-                unusable = "" if extracted.outcome in _UNSAID else reason
-                tried = replace(tried, unusable=unusable)
+                tried = _unusable(tried, extracted, reply)
                 continue
             proposal = self.read(extracted.files)
             findings = self._findings(proposal)
@@ -85,6 +87,13 @@ class Attempts(Generic[T]):
         left = len(found) - MOST_FINDINGS
         more = (f"{left} more findings of these kinds.",) if left > 0 else ()
         return (*list(found)[:MOST_FINDINGS], *more)
+
+
+def _unusable(tried: Tried, extracted: ExtractedFiles, reply: Reply) -> Tried:
+    """What was found wrong with an earlier proposal stays said."""
+    said = "" if extracted.outcome in _UNSAID else extracted.detail
+    text = visible(reply.text) if extracted.outcome in _TO_CORRECT else ""
+    return replace(tried, unusable=said, reply=text)
 
 
 def _times(attempts: int) -> str:

@@ -32,10 +32,8 @@ def read_parts(files: Files) -> Parts:
     named = dict(files)
     top = named.pop(top_level.PATH)
     texts = {path.rpartition("/")[2].removesuffix(".py"): text for path, text in named.items()}
-    tree = ast.parse(top)
-    order = dict.fromkeys([*top_level.first_use(tree), *texts])
-    findings = [*top_level.import_findings(tree), *_entangled(texts)]
-    return Parts(top, texts, tuple(order), tuple(findings))
+    order = dict.fromkeys([*top_level.first_use(ast.parse(top)), *texts])
+    return Parts(top, texts, tuple(order), tuple(_entangled(texts)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,19 +25,6 @@ def imported_parts(tree: ast.Module) -> dict[str, str]:
     return found
 
 
-def import_findings(tree: ast.Module) -> Iterator[str]:
-    """A codebase is composed by rewriting these lines, so each must have the one form."""
-    for node in ast.walk(tree):
-        if not (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == PARTS):
-            continue
-        plain = node.module != PARTS and [alias.name for alias in node.names] == ["Model"]
-        if not plain or node not in tree.body:
-            yield (
-                f"{PATH}, line {node.lineno}: import each subproblem in a line of its own at the top, "
-                f"in the form: from {PARTS}.<name> import Model as <Name>."
-            )
-
-
 def first_use(tree: ast.Module) -> list[str]:
     """Subproblems as `forward` comes by them; then those that only `__init__` names, then the imported."""
     parts = imported_parts(tree)

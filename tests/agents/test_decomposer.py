@@ -139,10 +139,6 @@ def test_norms_made_in_loops_of_their_own_find_their_weights(sandbox):
         (changed(FILES, LINEAR, "dim=-1", "dim=0"), "On the sample inputs the decomposition differs"),
         (changed(FILES, LINEAR, "self.second(x)", "self.third(x)"), "has no attribute 'third'"),
         (
-            changed(FILES, TOP, "import Model as ScaledLinear", "import Model as ScaledLinear, get_inputs"),
-            "from subkernel_problems.<name> import Model as <Name>",
-        ),
-        (
             changed(
                 FILES,
                 LINEAR,
@@ -196,6 +192,14 @@ def test_a_cut_off_reply_counts_as_an_attempt_and_is_told_as_such(worker):
     request = next_request(worker, first, files_reply()[:300], stop=Stop.LENGTH)
     assert request.slot == "decompose 1.2"
     assert "cut off by its length limit" in request.task
+    assert "The checks found" not in request.task
+
+
+def test_a_reply_that_breaks_the_form_is_shown_with_what_is_wrong(worker):
+    files = changed(FILES, TOP, "import Model as ScaledLinear", "import Model as ScaledLinear, get_inputs")
+    request = next_request(worker, first_request(worker), files_reply(files))
+    assert "Line 6 of decomposed_problem.py must read" in request.task
+    assert files_reply(files) in request.task
     assert "The checks found" not in request.task
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,28 +18,65 @@ Pairs = list[tuple[str, str]]
 def match_weights(ours: Sequence[State], theirs: Sequence[State]) -> Pairs:
     """(decomposition's name, problem's name) for all that can be told apart, in creation order.
 
-    First by value, as the same seed gives equal weights; the end of the name decides among equal ones (norms,
-    zeros), then creation order. Then by the end of the name; then by creation order among equal shapes.
+    First by value, as the same seed gives equal weights; constants (norms, zeros) by their place among those
+    that are known. Then by the end of the name; then by creation order among equal shapes.
     """
-    left = [state for state in ours if state.persistent]
-    free = [state for state in theirs if state.persistent]
-    pairs: dict[str, str] = {}
-    for same in (_same_value_and_ending, _same_value, _same_ending, _same_shape):
-        for state in list(left):
-            partner = next((other for other in free if same(state, other)), None)
-            if partner is not None:
-                pairs[state.name] = partner.name
-                left.remove(state)
-                free.remove(partner)
-    return [(state.name, pairs[state.name]) for state in ours if state.name in pairs]
+    matching = _Matching(
+        [state for state in ours if state.persistent], [state for state in theirs if state.persistent]
+    )
+    drawn = [state for state in matching.ours if _varies(state.tensor)]
+    matching.pair(drawn, _same_value)
+    drawn_alike = all(state.name in matching.pairs for state in drawn)
+    matching.pair(drawn, _same_ending)
+    matching.place_constants(by_name_first=not drawn_alike)
+    matching.pair(matching.ours, _same_ending)
+    matching.pair(matching.ours, _same_shape)
+    return [(state.name, matching.pairs[state.name]) for state in ours if state.name in matching.pairs]
+
+
+class _Matching:
+    def __init__(self, ours: list[State], theirs: list[State]) -> None:
+        self.ours = ours
+        self.pairs: dict[str, str] = {}
+        self._free = list(theirs)
+        self._position = {state.name: at for at, state in enumerate(theirs)}
+
+    def pair(self, states: Sequence[State], same: Callable[[State, State], bool]) -> None:
+        """Each that has no partner yet with the first free one that is the same."""
+        for state in states:
+            if state.name not in self.pairs:
+                self._take(state, next((other for other in self._free if same(state, other)), None))
+
+    def place_constants(self, by_name_first: bool) -> None:
+        """Of equal ones the next that was created after the partner of the one before.
+
+        `by_name_first`: creation follows another order, so that the end of a name says more than its place.
+        """
+        last = -1
+        for state in self.ours:
+            if state.name not in self.pairs:
+                equals = [other for other in self._free if _same_value(state, other)]
+                key = partial(self._distance, state, last, by_name_first)
+                self._take(state, min(equals, key=key, default=None))
+            if state.name in self.pairs:
+                last = self._position[self.pairs[state.name]]
+
+    def _distance(self, state: State, last: int, by_name_first: bool, other: State) -> tuple[bool, bool, int]:
+        away = self._position[other.name] - last
+        return by_name_first and not _same_ending(state, other), away < 0, abs(away)
+
+    def _take(self, state: State, partner: State | None) -> None:
+        if partner is not None:
+            self.pairs[state.name] = partner.name
+            self._free.remove(partner)
+
+
+def _varies(tensor: torch.Tensor) -> bool:
+    return tensor.numel() > 1 and bool((tensor != tensor.flatten()[0]).any())
 
 
 def _same_shape(one: State, other: State) -> bool:
     return bool(one.tensor.shape == other.tensor.shape and one.tensor.dtype == other.tensor.dtype)
-
-
-def _same_value_and_ending(one: State, other: State) -> bool:
-    return _same_ending(one, other) and _same_value(one, other)
 
 
 def _same_value(one: State, other: State) -> bool:
