@@ -8,7 +8,7 @@ from rich import markup
 from rich.console import Console
 
 from mkevolve_core import events as ev
-from mkevolve_core.domain import Outcome, Verdict
+from mkevolve_core.domain import Outcome, RunPhase, Verdict
 from mkevolve_core.state import RunState
 
 
@@ -134,7 +134,8 @@ class Progress:
 
     @_line.register
     def _(self, event: ev.StateChanged, state: RunState) -> str:
-        return f"{event.phase.replace('_', ' ')} {escape(event.detail)}".strip()
+        word = "out of budget:" if event.phase is RunPhase.BUDGET_EXHAUSTED else event.phase
+        return f"{word} {escape(event.detail)}".strip()
 
     @_line.register
     def _(self, event: ev.RunFinished, state: RunState) -> str:

@@ -37,8 +37,8 @@ def show(run_id: str) -> None:
         else:
             st.caption("Click a box or a point to look into it; Shift-click adds one, to fuse.")
             run = _cache.run(run_id)
-            if asks_models(run):
-                asked = run["llm_calls"] + run["failed_calls"]
+            asked = run["llm_calls"] + run["failed_calls"]
+            if asks_models(run) and asked:
                 told = f"Calls to language models: {run['llm_calls']} of {asked} answered"
                 with st.expander(told, key="run_calls", icon=":material/forum:"):
                     _prompts.of_run(run_id)
@@ -60,7 +60,7 @@ def _subproblem(
         tab = _tabs()
         if shown and tab in ("Code", "Verdict") and not gone:
             _pick_candidate(part, shown)
-            st.text(_sentence(state, shown), width="stretch")
+            st.text(visible(_sentence(state, shown)), width="stretch")
     if gone and tab in ("Code", "Verdict"):
         _gone(gone)
     elif tab == "Code":

@@ -60,13 +60,13 @@ def _forecast(config: RunConfig, writers: Writers, settings: LLMSettings) -> Non
             f"**Forecast**: {_between(seen.calls)} calls in all · {_between(seen.input_tokens)} tokens in · "
             f"{_between(seen.output_tokens)} out · cost **{plain(cost)}**"
         )
+        limits = f"Limits: {describe_limits(settings.limits)}."
         if writers.agents == "mailbox":
-            st.caption("What answers through a mailbox cost is known to whoever answers alone.")
-        elif seen.unknown:
+            st.caption(plain(f"What an answer costs is known only to whoever gives it. {limits}"))
+            return
+        st.caption(plain(f"From {seen.basis}. Caches make it cheaper. {limits}"))
+        if seen.unknown:
             st.caption(plain(seen.unknown))
-        st.caption(
-            plain(f"From {seen.basis}. Caches make it cheaper. Limits: {describe_limits(settings.limits)}.")
-        )
 
 
 def _took(row: Mapping[str, Any]) -> RoleTotals:

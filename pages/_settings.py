@@ -24,8 +24,9 @@ def told(config: RunConfig) -> str:
 def fields(preset: str, agents: str) -> dict[str, Any]:
     """The changes against the preset; another preset brings its own values."""
     base = build_config(preset)
-    asked = {} if agents == "built-in" else _asked(preset, base, agents)
-    found = {"agents": agents, **_main(preset, base), **asked, **_limits(preset, base)}
+    found = {"agents": agents, **_main(preset, base)}
+    found |= {} if agents == "built-in" else _asked(preset, base, agents)
+    found |= _limits(preset, base)
     return {key: value for key, value in found.items() if value != getattr(base, key)}
 
 

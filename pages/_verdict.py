@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from mkevolve_core.domain import Case, Resources, Review, Verdict
-from pages._words import DASH, milliseconds, outcome_word, plain, small, spread
+from pages._words import DASH, milliseconds, outcome_word, plain, small, spread, visible
 
 Row = Mapping[str, Any]
 _MISSED = {"truncated": "cut off", "refusal": "refused", "context": "context full", "nocode": "no code"}
@@ -120,7 +120,7 @@ def _pairs(facts: Mapping[str, str]) -> None:
                 continue
             with st.container(width="content", gap=None):
                 st.caption(name)
-                st.text(value)
+                st.text(visible(value))
 
 
 def _baselines(verdict: Verdict) -> str:

@@ -47,8 +47,8 @@ _OUTCOMES = {
 
 
 def plain(text: object) -> str:
-    """Text for a widget that reads Markdown: shown character for character."""
-    return _MARKDOWN.sub(r"\\\1", str(text)).replace("\n", " ")
+    """Text of others for a widget that reads Markdown: shown character for character."""
+    return _MARKDOWN.sub(r"\\\1", visible(str(text))).replace("\n", " ")
 
 
 def visible(text: str) -> str:

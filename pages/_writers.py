@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,14 @@ def _by_models() -> Writers:
         with st.expander("An example of mkevolve.toml"):
             st.code(EXAMPLE, language="toml")
         return Writers("llm", refusal="The language models are not set up.")
-    st.dataframe([_line(roles, settings, prices) for roles in _grouped(settings)], hide_index=True)
+    st.dataframe(
+        [_line(roles, settings, prices) for roles in _grouped(settings)],
+        hide_index=True,
+        column_config={"roles": st.column_config.TextColumn("roles", width="medium")},
+    )
     st.caption(f"From {plain(file)}. Keys are never shown, kept or asked for here.")
+    for old in prices.stale((one.model for one in settings.roles), date.today()):
+        st.caption(plain(old))
     refusal = next(filter(None, (_without_key(one) for one in _asked(settings))), None)
     if refusal:
         st.error(plain(refusal), icon=":material/key_off:")
@@ -106,21 +113,16 @@ def _line(roles: list[RoleSettings], settings: LLMSettings, prices: Prices) -> d
     first = roles[0]
     names = ", ".join(str(one.role) for one in roles)
     if first.provider == STATIC:
-        return {
-            "roles": names,
-            "provider": "static rules",
-            "model": DASH,
-            "key": "none needed",
-            "price": "free",
-        }
+        told = {"provider": "static rules", "model": DASH, "key": "none needed", "price": "free"}
+        return {**told, "roles": names}
     provider = settings.provider(first.provider)
     effort = f" ({first.effort})" if first.effort else ""
     return {
-        "roles": names,
         "provider": f"{provider.name}: {provider.kind}",
         "model": f"{first.model}{effort}",
         "key": key_word(provider),
         "price": _price(provider, first.model, prices),
+        "roles": names,
     }
 
 
@@ -143,8 +145,7 @@ def _price(provider: ProviderSettings, model: str, prices: Prices) -> str:
         return "free"
     if provider.kind == "mailbox" or found is None:
         return UNKNOWN
-    rates = found.rates
-    return f"${rates.input:g} in, ${rates.output:g} out per million, read {found.as_of or 'some day'}"
+    return f"${found.rates.input:g} in, ${found.rates.output:g} out, per million"
 
 
 def _asked(settings: LLMSettings) -> list[ProviderSettings]:
@@ -167,7 +168,8 @@ def _limited(writers: Writers) -> Writers:
     assert writers.settings is not None
     base = writers.settings.limits
     with st.container(horizontal=True, gap="small", vertical_alignment="bottom"):
-        given = {key: _limit(key, base, writers.agents) for key in LIMITS}
+        keys = [key for key in LIMITS if key != "usd" or writers.agents == "llm"]  # answers have no price
+        given = {key: _limit(key, base, writers.agents) for key in keys}
     st.caption("Hard stops: a run that reaches one ends with its best and can go on with a larger one.")
     changed = {key: value for key, value in given.items() if value != getattr(base, key)}
     try:

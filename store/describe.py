@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 
 from mkevolve_core import events as ev
-from mkevolve_core.domain import Outcome, Verdict
+from mkevolve_core.domain import Outcome, RunPhase, Verdict
 from mkevolve_core.llm.settings import Limits
 from store.numbers import estimate_of
 
@@ -58,7 +58,8 @@ def _(event: ev.ProblemInspected) -> str:
 
 @describe.register
 def _(event: ev.StateChanged) -> str:
-    return f"The run is {event.phase}{_because(event.detail)}."
+    word = "out of budget" if event.phase is RunPhase.BUDGET_EXHAUSTED else event.phase
+    return f"The run is {word}{_because(event.detail)}."
 
 
 @describe.register

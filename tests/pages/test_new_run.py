@@ -167,7 +167,7 @@ def test_each_role_has_its_model_its_key_and_its_price(own_toml: Path, open_page
     assert first["roles"].split(", ")[:4] == ["decompose", "generate", "debug", "refine"]
     assert (first["provider"], first["model"]) == ("claude: anthropic", "claude-opus-5-5")
     assert first["key"] == "set (env ANTHROPIC_API_KEY)"
-    assert first["price"].startswith("$4 in, $20 out per million")
+    assert first["price"].startswith("$4 in, $20 out, per million")
     assert second == {
         "roles": "review",
         "provider": "local: openai_chat",

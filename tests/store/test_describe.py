@@ -5,7 +5,7 @@ import pytest
 
 from mkevolve_core import events as ev
 from mkevolve_core.config import RunConfig
-from mkevolve_core.domain import Outcome, Problem, Review, Verdict
+from mkevolve_core.domain import Outcome, Problem, Review, RunPhase, Verdict
 from mkevolve_core.llm.settings import Limits
 from store.describe import describe
 from store.entry_rows import entry_rows
@@ -62,6 +62,10 @@ FUSED = ev.PostFuseJudged(2, "s", Verdict(Outcome.CORRECT))
         (
             ev.LimitsChanged(Limits(usd=40, output_tokens=2_000_000)),
             "The limits of the run are now $40.00, 2,000,000 output tokens.",
+        ),
+        (
+            ev.StateChanged(RunPhase.BUDGET_EXHAUSTED, "The limit of $12.00 is reached."),
+            "The run is out of budget: The limit of $12.00 is reached.",
         ),
         (ev.LimitsChanged(Limits()), "The limits of the run are now none."),
         (FUSED, "Try 2 to fuse all into one file: correct, not timed."),
