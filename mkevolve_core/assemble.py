@@ -16,7 +16,7 @@ from mkevolve_core.builtin.fuser import BuiltinFuser
 from mkevolve_core.builtin.splitter import BuiltinSplitter
 from mkevolve_core.builtin.writer import BuiltinWriter
 from mkevolve_core.errors import ConfigError
-from mkevolve_core.llm.settings import STATIC
+from mkevolve_core.llm.settings import STATIC, LLMSettings
 from mkevolve_core.llm.values import Role
 from mkevolve_core.protocols import Agents, ReviewerAgent, Sandbox
 from mkevolve_core.state import RunState
@@ -43,11 +43,17 @@ def _llm_agents(state: RunState, sandbox: Sandbox, static: ReviewerAgent) -> Age
     folder = Path(state.llm.prompts_dir) if state.llm.prompts_dir else None
     prompts, hardware, config = Prompts(folder), state.hardware, state.config
     return Agents(
-        LLMDecomposer(prompts, hardware, sandbox, config.workers),
+        LLMDecomposer(prompts, hardware, sandbox, config.workers, name=model_of(state.llm, Role.DECOMPOSE)),
         LLMSplitter(prompts, hardware),
         LLMFuser(prompts, hardware),
-        LLMWriter(prompts, hardware, config.seed),
+        LLMWriter(prompts, hardware, config.seed, model_of(state.llm, Role.GENERATE)),
         static if state.llm.role(Role.REVIEW).provider == STATIC else LLMReviewer(prompts, static),
         LLMPostFuser(prompts, hardware),
-        LLMWriter(prompts, hardware, config.seed, role=Role.ALTERNATIVE),
+        LLMWriter(
+            prompts, hardware, config.seed, model_of(state.llm, Role.ALTERNATIVE), role=Role.ALTERNATIVE
+        ),
     )
+
+
+def model_of(settings: LLMSettings, role: Role) -> str:
+    return settings.role(role).model
