@@ -35,6 +35,7 @@ from mkevolve_core.leaving import AbsentJudge, heartbeat, park_reason
 from mkevolve_core.llm.assemble import build_client
 from mkevolve_core.llm.configuration import change_limits, mailbox_settings, read_llm
 from mkevolve_core.llm.ledger import Ledger
+from mkevolve_core.llm.places import find_file
 from mkevolve_core.llm.prices import read_prices
 from mkevolve_core.llm.replay import ReplayCalls
 from mkevolve_core.llm.settings import LLMSettings
@@ -288,8 +289,10 @@ def app(
     page = ROOT / "app.py"
     if not page.exists():
         raise ConfigError(f"app.py is not beside the package ({ROOT}): run mkevolve from its checkout.")
+    found = find_file(environment())
+    llm_file = found.absolute() if found else None
     os.chdir(ROOT)  # Streamlit reads .streamlit/config.toml from the working directory
-    launch.serve(page, port, _runs_dir(runs_dir).absolute())
+    launch.serve(page, port, _runs_dir(runs_dir).absolute(), llm_file)
 
 
 def _mailbox(run: str, runs_dir: Path | None) -> Path:

@@ -151,11 +151,16 @@ def kill_run(runs_dir: Path, run_id: str, grace_s: float = 5.0) -> bool:
     return True
 
 
-def serve(page: Path, port: int, runs_dir: Path) -> None:
-    """Become the dashboard's server, for this machine only; does not return."""
+def serve(page: Path, port: int, runs_dir: Path, llm_file: Path | None = None) -> None:
+    """Become the dashboard's server, for this machine only; does not return.
+
+    `llm_file`: the mkevolve.toml of the folder that it is started from.
+    """
     call = [sys.executable, "-m", "streamlit", "run", str(page), f"--server.port={port}"]
     call += ["--server.address=127.0.0.1", "--browser.gatherUsageStats=false"]
-    os.execve(sys.executable, call, {**child_environment(), "MKEVOLVE_RUNS_DIR": str(runs_dir)})
+    told = {"MKEVOLVE_RUNS_DIR": str(runs_dir)}
+    told |= {"MKEVOLVE_CONFIG": str(llm_file.absolute())} if llm_file else {}
+    os.execve(sys.executable, call, {**child_environment(), **told})
 
 
 def _spawn(call: Sequence[str], folder: Path) -> None:
