@@ -53,12 +53,12 @@ class BuiltinWriter:
 
         It cannot read hints: they are for LLMs.
         """
-        subproblem, parent, ordinal = task.subproblem, task.parent, task.ordinal
+        subproblem, parent, number = task.subproblem, task.parent, task.ordinal - 1
         starts = self._starts(subproblem)
         settled = self._read_back(subproblem, parent.source) if parent else None
         if parent is None or settled is None:
-            return _draft(self._from_scratch(subproblem, starts, ordinal))
-        return _draft(self._improved(subproblem, parent, settled, starts, ordinal))
+            return _draft(self._from_scratch(subproblem, starts, number))
+        return _draft(self._improved(subproblem, parent, settled, starts, number))
 
     # --------------------------------------------------------------------- from scratch
 

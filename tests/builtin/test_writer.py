@@ -53,7 +53,9 @@ def judged(source: str, outcome: Outcome = Outcome.CORRECT, detail: str = "") ->
     return Judged(candidate, source, Verdict(outcome, detail))
 
 
-def write(writer: BuiltinWriter, part: Subproblem, ordinal: int, parent: Judged | None) -> Draft:
+def write(writer: BuiltinWriter, part: Subproblem, number: int, parent: Judged | None) -> Draft:
+    """`number` counts from 0."""
+    ordinal = number + 1
     return result(writer.write(WriteTask(part, f"1#{ordinal}", ordinal, parent)))
 
 
