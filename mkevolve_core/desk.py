@@ -2,6 +2,7 @@
 
 What a run does next depends only on the order in which replies are taken. So a recorded run is repeated by
 giving the replies in their recorded order, and a resumed one by not asking again what is in the ledger.
+Where it cannot go on (a limit, a key that is refused), what is under way is awaited first: it is paid.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ class Desk:
         self._done: deque[Finished] = deque()
         self._all_wait_since: float | None = None
         self._told: set[str] = set()
+        self._over: BudgetExhausted | LLMBlocked | None = None  # nothing is asked any more
 
     def start(self, name: str, work: Conversation[Any]) -> None:
         """Carry on a conversation until it waits for a reply; one without calls is over at once."""
@@ -114,7 +116,9 @@ class Desk:
 
     def _take_one(self, meanwhile: Callable[[], None]) -> None:
         for paid in self._calls.unwanted():
-            self._tell(paid)
+            tell(self._run, paid)
+        if self._over is not None and not self._under_way():
+            raise self._over
         reply = self._calls.next(POLL_SECONDS)
         if reply is not None:
             self._all_wait_since = None
@@ -125,25 +129,38 @@ class Desk:
 
     def _take(self, reply: Reply) -> None:
         name = self._slots.pop(reply.slot, None)
-        if reply.failure is FailureKind.BUDGET:
-            raise BudgetExhausted(reply.detail)
-        self._tell(reply)
+        if reply.failure is FailureKind.BUDGET:  # it was never sent
+            self._ask_no_more(BudgetExhausted(reply.detail))
+            return
+        tell(self._run, reply)
         if reply.failure in BLOCKING:
-            raise LLMBlocked(reply.detail)
-        if name is not None and name in self._works:
+            self._ask_no_more(LLMBlocked(reply.detail))
+        elif name is not None and name in self._works:
             self._advance(name, reply)
 
-    def _tell(self, reply: Reply) -> None:
-        tell(self._run, reply)
+    def _ask_no_more(self, why: BudgetExhausted | LLMBlocked) -> None:
+        """The run ends here once all that is under way has come in; who asks now waits for the next run."""
+        if self._over is None:
+            self._over = why
+            if left := self._under_way():
+                many = "1 call is" if left == 1 else f"{left} calls are"
+                self._run.record(ev.Progressed(f"{many} awaited; then: {why}"), within=CALL_SECONDS)
+
+    def _under_way(self) -> int:
+        """Calls that are with machines; people are not waited for."""
+        waiting = self._calls.waiting()
+        return waiting.open - waiting.with_people
 
     def _advance(self, name: str, reply: Reply | None) -> None:
         try:
             request = self._works[name].send(reply)  # type: ignore[arg-type]
         except StopIteration as end:
             self._end(Finished(name, end.value))
+            return
         except (AgentDeclined, NoDraft, DecompositionError) as error:
             self._end(Finished(name, error=error))
-        else:
+            return
+        if self._over is None:
             self._slots[request.slot] = name
             self._calls.submit(request)
 
@@ -178,7 +195,7 @@ class Desk:
 
 def tell(run: Run, reply: Reply) -> None:
     """Each call once: a resumed run takes replies again that its journal has already."""
-    if reply.slot not in run.state.slots:
+    if reply.failure is not None or (reply.slot, reply.prompt_sha) not in run.state.replies:
         run.record(_event_of(reply), within=CALL_SECONDS)
 
 

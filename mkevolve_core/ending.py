@@ -10,7 +10,7 @@ from mkevolve_core.desk import Desk
 from mkevolve_core.domain import PYTORCH, By, Candidate, Codebase, Draft, Outcome, Verdict
 from mkevolve_core.errors import AgentDeclined, NoDraft
 from mkevolve_core.evaluate import Evaluation, chosen_set, composed
-from mkevolve_core.ids import candidate_id
+from mkevolve_core.ids import candidate_id, ordinal_of
 from mkevolve_core.protocols import Agents, Judge, Judged, PostFuseTask, ReviewTask
 from mkevolve_core.run import Run
 from mkevolve_core.search import AT_THE_END, Search
@@ -18,6 +18,7 @@ from mkevolve_core.state import Best, CandidateState
 from mkevolve_core.swap import to_swap
 
 POSTFUSED = "post-fused"
+SWAPPED_IN = "swapped in at the end"  # tells PyTorch's candidate from one that the engineer asked for
 
 
 class Ending:
@@ -44,7 +45,8 @@ class Ending:
                 before = self._run.state.subproblems[name].chosen
                 why = f"under {state.config.swap_below}: {best.candidate.author}"
                 chosen = best.candidate.candidate_id
-                self._run.record(ev.SubkernelSwapped(name, chosen, before, By.ENGINE, why))
+                if chosen != before:
+                    self._run.record(ev.SubkernelSwapped(name, chosen, before, By.ENGINE, why))
         if slow:
             self._evaluation.evaluate(after="swap")
 
@@ -67,46 +69,65 @@ class Ending:
     def review_the_best(self) -> None:
         """Only what the reviewer passed once more at the end is returned (paper, Appendix A)."""
         passed: set[str] = set()
-        while (best := self._run.state.best) is not None:
-            todo = [name for name in best.chosen.values() if name not in passed]
-            if not todo:
-                return
+        while todo := [name for name in self._returned() if name not in passed]:
             for name in todo:
                 passed.add(name)
                 if not self._search.passes_review(self._run.state.candidates[name], AT_THE_END):
                     break
 
-    def evaluate_what_is_there(self) -> None:
-        """At a hard limit: the whole as it stands, if it has changed since it was last judged."""
+    def _returned(self) -> tuple[str, ...]:
+        """All candidates of the best set, and of the best one after Swap."""
         state = self._run.state
+        sets = [best.chosen.values() for best in (state.best, state.best_swapped) if best is not None]
+        return tuple(dict.fromkeys(name for names in sets for name in names))
+
+    def evaluate_what_is_there(self) -> None:
+        """At a hard limit within an iteration: the whole as it stands, if it was not judged like this."""
+        state = self._run.state
+        if state.evaluated == state.iteration:
+            return
         chosen = chosen_set(state)
         last = state.evaluations[-1].chosen if state.evaluations else None
         if state.decomposition and len(chosen) == len(state.decomposition.ids) and chosen != last:
             self._evaluation.evaluate(after="limit")
 
     def _alternatives(self, name: str) -> list[CandidateState]:
-        """PyTorch's own code, and what another model writes within its own calls."""
-        part = self._run.state.subproblems[name]
-        draft = Draft(pytorch_part(part.subproblem.reference), PYTORCH, "swapped in at the end")
-        return [self._search.propose(name, draft), *self._of_another_model(name)]
+        """PyTorch's own code, and what another model writes within its own calls. A resumed run takes
+        up those that are there, under the same numbers, so that no call is made twice."""
+        own = self._of_pytorch(name)
+        found: list[CandidateState] = []
+        calls = self._run.state.config.swap_calls if self._agents.alternative else 0
+        for ordinal in range(1, calls + 1):
+            number = candidate_id(name, ordinal_of(own.candidate.candidate_id) + ordinal)
+            found += self._of_another_model(name, number, found)
+        return [own, *found]
 
-    def _of_another_model(self, name: str) -> list[CandidateState]:
-        writer, found = self._agents.alternative, list[CandidateState]()
-        for _ in range(self._run.state.config.swap_calls if writer else 0):
+    def _of_pytorch(self, name: str) -> CandidateState:
+        part = self._run.state.subproblems[name]
+        for one in (self._run.state.candidates[known] for known in part.candidates):
+            if one.candidate.author == PYTORCH and one.candidate.note == SWAPPED_IN:
+                return self._search.judged(one.candidate.candidate_id)
+        draft = Draft(pytorch_part(part.subproblem.reference), PYTORCH, SWAPPED_IN)
+        return self._search.propose(name, draft)
+
+    def _of_another_model(
+        self, name: str, number: str, before: list[CandidateState]
+    ) -> tuple[CandidateState, ...]:
+        """One call of another model; empty where it comes to nothing."""
+        parent = ranked(before)[0].candidate.candidate_id if before else None
+        if number not in self._run.state.candidates:
+            writer, part = self._agents.alternative, self._run.state.subproblems[name]
             assert writer is not None
-            part = self._run.state.subproblems[name]
-            parent = ranked(found)[0].candidate.candidate_id if found else None
-            number = candidate_id(name, self._search.next_ordinal(name))
             task = tasks.write_task(self._run, part, number, parent)
             try:
                 draft = self._desk.settle(f"alternative {number}", writer.write(task))
             except (NoDraft, AgentDeclined):
-                continue
-            one = self._search.propose(name, draft, parent)
-            if one.verdict and one.verdict.is_correct:
-                self._search.passes_review(one)
-            found.append(self._run.state.candidates[one.candidate.candidate_id])
-        return found
+                return ()
+            self._search.propose(name, draft, parent, number)
+        one = self._search.judged(number)
+        if one.verdict and one.verdict.is_correct and one.review is None:
+            self._search.passes_review(one)
+        return (self._run.state.candidates[number],)
 
     def _postfuse_task(self, best: Best, ordinal: int) -> PostFuseTask:
         state = self._run.state

@@ -64,7 +64,7 @@ class Engine:
         self._clock = clock
         self._should_park = should_park
         judge = _InterruptibleJudge(judge, self._leave_if_asked)
-        self._desk = Desk(run, calls, self._between, self._leave_if_asked)
+        self._desk = Desk(run, calls, self._meanwhile, self._leave_if_asked)
         self._search = Search(run, agents, judge, self._desk)
         self._evaluation = Evaluation(run, judge)
         self._topology = Topology(run, agents, sandbox, self._desk)
@@ -209,6 +209,13 @@ class Engine:
         calls = {name: share if name in new else kept.get(name, 0) for name in live}
         reason = f"what {', '.join(old)} had left, at least {state.config.width} each"
         self._run.record(ev.BudgetAllocated(state.iteration, calls, reason))
+
+    def _meanwhile(self) -> None:
+        """While replies are awaited: commands, and then nobody waits for what they made superfluous."""
+        self._between()
+        if self._stopping():
+            self._leave_all()
+        self._leave_gone_parts()
 
     def _between(self) -> None:
         """Between two candidates: commands, a pause, a limit."""

@@ -83,6 +83,8 @@ def _(event: ev.DecompositionProposed, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.DecompositionRejected, state: RunState) -> RunState:
+    if state.current is None:  # a decomposer's: which of them fail before one passes is chance
+        return state
     return replace(state, refused=(*state.refused, event.reason))
 
 
@@ -137,7 +139,7 @@ def _(event: ev.LLMCalled, state: RunState) -> RunState:
         tokens_cached=spent.tokens_cached + event.tokens_cached,
         tokens_unknown=spent.tokens_unknown + (not event.tokens_known),
     )
-    return replace(state, spent=spent, slots=state.slots | {event.slot})
+    return replace(state, spent=spent, replies=state.replies | {(event.slot, event.prompt_sha)})
 
 
 @_apply.register
@@ -157,11 +159,14 @@ def _paid(spent: Spent, event: ev.LLMCalled | ev.LLMFailed) -> Spent:
 @_apply.register
 def _(event: ev.StepPlanned, state: RunState) -> RunState:
     numbers = [ordinal_of(name) for name, _ in event.expansions]
+    part = state.subproblems[event.subproblem_id]
     return _change(
         state,
         event.subproblem_id,
         planned=event.expansions,
         planned_at=state.seq,
+        told_hints=part.hints,
+        told_baselines=part.baselines,
         last_ordinal=max(numbers),
     )
 

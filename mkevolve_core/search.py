@@ -77,11 +77,18 @@ class Search:
                 self._run.record(ev.SubkernelAccepted(subproblem_id, one.candidate.candidate_id))
                 break
 
-    def propose(self, subproblem_id: str, draft: Draft, parent: str | None = None) -> CandidateState:
+    def propose(
+        self, subproblem_id: str, draft: Draft, parent: str | None = None, name: str | None = None
+    ) -> CandidateState:
         """A candidate outside the budget (by hand, PyTorch, another model): judged like any other."""
-        name = candidate_id(subproblem_id, self.next_ordinal(subproblem_id))
+        name = name or candidate_id(subproblem_id, self.next_ordinal(subproblem_id))
         self._record_candidate(name, draft, parent, counted=False)
         return self._judge_one(name)
+
+    def judged(self, name: str) -> CandidateState:
+        """Judged now where a crash cut that off."""
+        one = self._run.state.candidates[name]
+        return one if one.verdict is not None else self._judge_one(name)
 
     def next_ordinal(self, subproblem_id: str) -> int:
         return self._part(subproblem_id).last_ordinal + 1
@@ -123,10 +130,8 @@ class Search:
                 self._desk.start(_WRITE + name, self._agents.writer.write(task))
 
     def _judge_unjudged(self, subproblem_id: str) -> None:
-        """A candidate whose judgement a crash cut off is judged now."""
         for name in self._part(subproblem_id).step:
-            if self._run.state.candidates[name].verdict is None:
-                self._judge_one(name)
+            self.judged(name)
 
     def _start_reviews(self, subproblem_id: str) -> None:
         for name in self._part(subproblem_id).step:

@@ -48,6 +48,8 @@ class SubproblemState:
     beam: tuple[str, ...] = ()  # candidate ids, best first
     planned: tuple[tuple[str, str | None], ...] = ()  # (candidate id, parent id) of the step under way
     planned_at: int = 0  # the seq of that plan: steps are gone on with in the order in which they began
+    told_hints: tuple[str, ...] = ()  # known then: what is asked again is asked in the same words
+    told_baselines: tuple[Baseline, ...] = ()
     step: tuple[str, ...] = ()  # proposed since the beam last advanced
     missed: tuple[str, ...] = ()  # planned since then, and no candidate came of it
     candidates: tuple[str, ...] = ()  # all, in order
@@ -136,7 +138,7 @@ class RunState:
     best_swapped: Best | None = None  # the same after Swap, reported apart
     commands: dict[str, CommandState] = field(default_factory=dict)
     spent: Spent = field(default_factory=Spent)
-    slots: frozenset[str] = frozenset()  # LLM calls that are in the journal already
+    replies: frozenset[tuple[str, str]] = frozenset()  # in the journal: (slot, sha of the prompt)
     postfused: tuple[ev.PostFuseJudged, ...] = ()
     finished: str | None = None  # the reason
 

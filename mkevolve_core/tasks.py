@@ -16,6 +16,8 @@ _FAILURES = 3
 
 
 def write_task(run: Run, part: SubproblemState, name: str, parent: str | None) -> WriteTask:
+    """Within a step it says what was known when the step began, whatever has come in since: so a call that
+    a crash cut off is the same call when it is asked again."""
     lineage = _lineage(run.state, parent)
     return WriteTask(
         subproblem=part.subproblem,
@@ -24,8 +26,8 @@ def write_task(run: Run, part: SubproblemState, name: str, parent: str | None) -
         parent=judged(run, parent) if parent else None,
         lineage=tuple(judged(run, one) for one in lineage[1 : 1 + _ANCESTORS]),
         siblings=tuple(judged(run, one) for one in _siblings(run.state, part, lineage)),
-        hints=part.hints,
-        baselines=part.baselines,
+        hints=part.told_hints if part.planned else part.hints,
+        baselines=part.told_baselines if part.planned else part.baselines,
     )
 
 
@@ -56,10 +58,10 @@ def _lineage(state: RunState, name: str | None) -> list[str]:
 
 
 def _siblings(state: RunState, part: SubproblemState, lineage: Iterable[str]) -> list[str]:
-    """The best correct candidates beside the lineage. Those of a step under way are left out, since
-    whether they are in already depends on which reply came first."""
-    apart = {*lineage, *part.step}
-    others = [state.candidates[name] for name in part.candidates if name not in apart]
+    """The best correct candidates beside the lineage; none that came since the step under way began."""
+    since = min((ordinal_of(name) for name, _ in part.planned), default=part.last_ordinal + 1)
+    before = [name for name in part.candidates if ordinal_of(name) < since and name not in lineage]
+    others = [state.candidates[name] for name in before]
     return [one.candidate.candidate_id for one in ranked(others) if one.counts][:_SIBLINGS]
 
 

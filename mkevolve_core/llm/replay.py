@@ -69,7 +69,7 @@ class ReplayCalls:
         return ()
 
     def waiting(self) -> Waiting:
-        return Waiting(open=len(self._open))
+        return Waiting(open=len(self._open.keys() & {call.reply.slot for call in self._recorded}))
 
     @property
     def ended(self) -> str | None:

@@ -96,6 +96,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._error(dialect, planned.fault)
             else:
                 self._reply(dialect, planned, seen, body)
+                self.fake.sent(seen)
         except OSError:
             self._leave()
 

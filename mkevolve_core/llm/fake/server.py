@@ -31,6 +31,7 @@ class FakeLLM:
     port: int = 0  # 0: any that is free
     pace: float = 0.02  # seconds: the unit of all delays
     patience: float = 60.0  # seconds that silence and stalls last
+    sent: Callable[[Seen], None] = lambda seen: None  # after an answer is out whole
     calls: list[Call] = field(default_factory=list)
     cache: Cache = field(default_factory=Cache)
     stopping: threading.Event = field(default_factory=threading.Event)
