@@ -262,3 +262,15 @@ def test_a_header_says_who_writes_and_how_much_may_be_spent(asked):
 )
 def test_a_slot_tells_its_candidate(slot, candidate):
     assert candidate_of(slot) == candidate
+
+
+def test_earlier_calls_are_summed_by_role_without_replays_and_unknown_tokens(asked, tmp_path):
+    writing = queries.llm_earlier(asked).set_index("role").loc["generate"]
+    assert (writing.calls, writing.tokens_in, writing.tokens_out) == (8, 48_960, 12_000)
+    folder = write_llm_run(tmp_path, "replayed", until=60)
+    text = folder.journal_path.read_text().replace('"replay":null', '"replay":"convvit"')
+    folder.journal_path.write_text(text)
+    warehouse = Warehouse()
+    Ingest(tmp_path, warehouse).scan()
+    assert queries.header(warehouse, "replayed").replay == "convvit"
+    assert queries.llm_earlier(warehouse).empty
