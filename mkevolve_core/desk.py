@@ -211,6 +211,7 @@ def _event_of(reply: Reply) -> ev.LLMCalled | ev.LLMFailed:
             provider=reply.provider,
             kind=reply.failure,
             tokens_in=tokens_in,
+            tokens_cached=reply.usage.cache_read,
             tokens_out=tokens_out,
             cost=reply.cost,
             seconds=reply.seconds,

@@ -136,7 +136,6 @@ def _(event: ev.LLMCalled, state: RunState) -> RunState:
         spent,
         other_calls=spent.other_calls + (not writes),
         by_role={**spent.by_role, role: spent.by_role.get(role, 0) + 1},
-        tokens_cached=spent.tokens_cached + event.tokens_cached,
         tokens_unknown=spent.tokens_unknown + (not event.tokens_known),
     )
     return replace(state, spent=spent, replies=state.replies | {(event.slot, event.prompt_sha)})
@@ -152,8 +151,13 @@ def _(event: ev.LLMFailed, state: RunState) -> RunState:
 def _paid(spent: Spent, event: ev.LLMCalled | ev.LLMFailed) -> Spent:
     """Tokens and money; one unknown price makes the sum unknown."""
     cost = None if spent.cost is None or event.cost is None else spent.cost + event.cost
-    tokens_in, tokens_out = spent.tokens_in + event.tokens_in, spent.tokens_out + event.tokens_out
-    return replace(spent, tokens_in=tokens_in, tokens_out=tokens_out, cost=cost)
+    return replace(
+        spent,
+        tokens_in=spent.tokens_in + event.tokens_in,
+        tokens_cached=spent.tokens_cached + event.tokens_cached,
+        tokens_out=spent.tokens_out + event.tokens_out,
+        cost=cost,
+    )
 
 
 @_apply.register

@@ -43,6 +43,7 @@ class LLMFailed:
     provider: str = ""
     kind: str = ""  # a FailureKind's value
     tokens_in: int = 0  # attempts that broke off are paid too
+    tokens_cached: int = 0  # of tokens_in
     tokens_out: int = 0
     cost: float | None = 0.0
     seconds: float = 0.0

@@ -139,7 +139,11 @@ def _failure(event: ev.LLMFailed) -> Reply:
         role=Role(event.agent),
         provider=event.provider,
         model=event.model,
-        usage=Usage(input=event.tokens_in, output=event.tokens_out),
+        usage=Usage(
+            input=event.tokens_in - event.tokens_cached,
+            cache_read=event.tokens_cached,
+            output=event.tokens_out,
+        ),
         cost=event.cost,
         seconds=event.seconds,
         attempts=tuple(Attempt("recorded", 0.0) for _ in range(event.attempts)),

@@ -88,11 +88,17 @@ class Topology:
         elif config.decompose and iteration % config.period == 0 and iteration >= 2:
             failing = failing_parts(state)
             if failing:
-                self._change(Cause.SPLIT, lambda now: self._split_all(now, failing))
+                self._split_failing(failing)
             elif config.fuse:
                 self._change(Cause.FUSE, lambda now: self._fuse(now, (), ""))
         if self._run.state.topology_done < iteration:
             self._run.record(ev.TopologyKept(iteration, "nothing to revise"))
+
+    def _split_failing(self, failing: tuple[str, ...]) -> None:
+        refusals: list[str] = []
+        if self._change(Cause.SPLIT, lambda now: self._split_all(now, failing, refusals)) is None:
+            for refusal in refusals:  # of those that stay whole while others are split
+                self._run.record(ev.DecompositionRejected(Cause.SPLIT, refusal))
 
     def split(self, target: str, hint: str, command_id: str) -> str | None:
         """The engineer's split. Returns the reason if it was not possible."""
@@ -122,9 +128,8 @@ class Topology:
         change = ev.TopologyChanged(after.decomposition_id, after.cause, by, edges, command_id=command_id)
         self._run.record(change)
 
-    def _split_all(self, now: Decomposition, targets: tuple[str, ...]) -> Decomposition:
+    def _split_all(self, now: Decomposition, targets: tuple[str, ...], refusals: list[str]) -> Decomposition:
         """Each target on its own, so that one that cannot be split does not keep the others whole."""
-        refusals = []
         start = now
         for target in targets:
             try:

@@ -1,0 +1,211 @@
+"""Engines over HTTP on a fake LLM server: in this process, or in one of its own that can be killed.
+
+`python -m tests.whole.llm_engine FOLDER MEMORY` goes on with the run in FOLDER.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import typer
+
+from mkevolve_core import __main__ as composition
+from mkevolve_core import events as ev
+from mkevolve_core.codec import dumps, from_plain, to_plain
+from mkevolve_core.config import build_config
+from mkevolve_core.domain import Codebase, Policy, Problem, Verdict
+from mkevolve_core.intake import inspect
+from mkevolve_core.llm.configuration import read_llm
+from mkevolve_core.problem import read_problem
+from mkevolve_core.state import RunState
+from store.run_folder import RunFolder
+from verifier.device import device_facts, hardware
+from verifier.judge import LocalJudge
+from verifier.sandbox import LocalSandbox
+
+KEY_ENV = "MKEVOLVE_TEST_KEY"
+KEY = "k-9f2c77aa41d05e8b"
+PROBLEM = Path(__file__).with_name("llm_problem.py")
+ROOT = Path(__file__).resolve().parents[2]
+
+SETTINGS = """
+[providers.first]
+kind = "anthropic"
+base_url = "{url}"
+key_env = "{key_env}"
+max_parallel = {parallel}
+
+[providers.second]
+kind = "openai_chat"
+base_url = "{url}/v1"
+key_env = "{key_env}"
+
+[roles.default]
+provider = "first"
+model = "claude-opus-5"
+
+[roles.review]
+model = "claude-haiku-4-5"
+
+[roles.alternative]
+provider = "second"
+model = "gpt-6.1-sol"
+"""
+
+
+class Memory:
+    """What the judge and the checks found, for all runs here: they find the same for the same source."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self._known: dict[str, Any] = dict(json.loads(line) for line in lines)
+
+    def get(self, *what: str) -> Any:
+        return self._known.get(_sha(what))
+
+    def put(self, value: Any, *what: str) -> None:
+        self._known[_sha(what)] = value
+        with self._path.open("a") as file:
+            file.write(json.dumps([_sha(what), value]) + "\n")
+
+
+def _sha(what: tuple[str, ...]) -> str:
+    return hashlib.sha256("\0".join(what).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class RememberingSandbox(LocalSandbox):
+    def __init__(self, memory: Memory) -> None:
+        super().__init__(device="cpu")
+        self._memory = memory
+
+    def run(self, job: str, payload: dict[str, Any], seconds: float = 120.0) -> dict[str, Any]:
+        what = (job, json.dumps(payload))
+        found = self._memory.get(*what)
+        if found is None:
+            found = super().run(job, payload, seconds)
+            self._memory.put(found, *what)
+        return found
+
+
+@dataclass(frozen=True)
+class RememberingJudge:
+    judge_of: LocalJudge
+    memory: Memory
+
+    def judge(self, reference: str, candidate: Codebase, policy: Policy) -> Verdict:
+        what = (reference, dumps(candidate), json.dumps(asdict(policy)))
+        found = self.memory.get(*what)
+        if found is not None:
+            return from_plain(Verdict, found)
+        verdict = self.judge_of.judge(reference, candidate, policy)
+        self.memory.put(to_plain(verdict), *what)
+        return verdict
+
+
+@dataclass
+class Workshop:
+    """Starts runs and goes on with them; the environment must hold the key."""
+
+    place: Path
+    memory: Memory
+    memory_path: Path
+    sandbox: RememberingSandbox
+    known: dict[str, Any] = field(default_factory=dict)
+
+    def start(self, name: str, url: str, settings: str = "", parallel: int = 4, **changes: Any) -> RunFolder:
+        """A run that has not done anything yet; `changes` are those of its configuration."""
+        config = build_config(
+            "quick", {"device": "cpu", "cases": 1, "agents": "llm", "workers": 2, **changes}
+        )
+        folder = RunFolder.create(self.place / name, read_problem(PROBLEM), config, name)
+        toml = self.place / f"{name}.toml"
+        toml.write_text(SETTINGS.format(url=url, key_env=KEY_ENV, parallel=parallel) + settings)
+        device, facts = self._facts(read_problem(PROBLEM))
+        started = ev.RunStarted(
+            name,
+            read_problem(PROBLEM),
+            config,
+            device.name,
+            device.versions,
+            hardware(device, config.target),
+            read_llm(toml, {}),
+        )
+        with folder.lock():
+            journal = folder.journal()
+            journal.append(started)
+            journal.append(ev.ProblemInspected(facts))
+            journal.close()
+        return folder
+
+    def go_on(self, folder: RunFolder, park_after: float | None = None) -> RunState:
+        """In this process, until it leaves."""
+        judge = RememberingJudge(LocalJudge(self.sandbox), self.memory)
+        return go_on(folder, self.sandbox, judge, park_after)
+
+    def replay(self, folder: RunFolder, loose: bool = False) -> RunState:
+        """As `mkevolve replay` does it. Raises ReplayError."""
+        runs = folder.path.parent
+        again = RunFolder(runs / f"{folder.run_id}-{len(list(runs.iterdir()))}")
+        patched = patch.object(composition, "LocalSandbox", self._sandbox_again)
+        with patched, _signals_kept(), suppress(typer.Exit):
+            composition.replay(folder.run_id, runs, 0.0, loose, again.run_id, False)
+        return again.state()
+
+    @contextmanager
+    def _sandbox_again(self) -> Iterator[RememberingSandbox]:
+        yield self.sandbox
+
+    def spawn(self, folder: RunFolder) -> subprocess.Popen[str]:
+        """In a process of its own."""
+        call = [sys.executable, "-m", "tests.whole.llm_engine", str(folder.path), str(self.memory_path)]
+        return subprocess.Popen(call, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def _facts(self, problem: Problem) -> tuple[Any, Any]:
+        if not self.known:
+            self.known = {"device": device_facts(self.sandbox), "facts": inspect(self.sandbox, problem)}
+        return self.known["device"], self.known["facts"]
+
+
+@contextmanager
+def workshop(place: Path) -> Iterator[Workshop]:
+    memory_path = place / "memory.jsonl"
+    memory = Memory(memory_path)
+    with RememberingSandbox(memory) as sandbox:
+        yield Workshop(place, memory, memory_path, sandbox)
+
+
+def go_on(folder: RunFolder, sandbox: LocalSandbox, judge: Any, park_after: float | None = None) -> RunState:
+    """As `mkevolve resume` does it."""
+    with composition._opened(folder) as run, _signals_kept():
+        return composition._work(run, folder, sandbox, judge, park_after)
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def main() -> None:
+    folder, memory = RunFolder(Path(sys.argv[1])), Memory(Path(sys.argv[2]))
+    with RememberingSandbox(memory) as sandbox:
+        go_on(folder, sandbox, RememberingJudge(LocalJudge(sandbox), memory))
+
+
+if __name__ == "__main__":
+    main()
