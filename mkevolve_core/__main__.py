@@ -20,7 +20,7 @@ from rich.console import Console
 
 from mkevolve_core import events as ev
 from mkevolve_core import launch, llm_commands, replaying
-from mkevolve_core.assemble import BUILT_IN, agents_for
+from mkevolve_core.assemble import agents_for, llm_settings
 from mkevolve_core.commands import new_command_id, write_command
 from mkevolve_core.config import build_config, default_runs_dir, environment, parse_changes
 from mkevolve_core.desk import NoCalls, tell
@@ -33,7 +33,7 @@ from mkevolve_core.folding import fold
 from mkevolve_core.intake import inspect
 from mkevolve_core.leaving import AbsentJudge, heartbeat, park_reason
 from mkevolve_core.llm.assemble import build_client
-from mkevolve_core.llm.configuration import change_limits, mailbox_settings, read_llm
+from mkevolve_core.llm.configuration import change_limits
 from mkevolve_core.llm.ledger import Ledger
 from mkevolve_core.llm.places import find_file
 from mkevolve_core.llm.prices import read_prices
@@ -99,7 +99,7 @@ def run_command(
     extra = {"park_after": park_after, "agents": agents}
     given = {key: value for key, value in extra.items() if value is not None}
     config = build_config(preset, {**parse_changes(changes or []), **given})
-    settings = _llm_settings(config.agents, config_file, prompts, limits or [])
+    settings = llm_settings(config.agents, config_file, prompts, limits or [], environment())
     found = find_problem(problem)
     with LocalSandbox(device=config.device) as sandbox:
         device = device_facts(sandbox)
@@ -345,19 +345,6 @@ def _recording(wanted: str, runs_dir: Path, place: Path) -> RunFolder:
     shipped = next((one.path for one in recordings() if one.name == wanted), None)
     packed = shipped or (Path(wanted) if Path(wanted).is_file() else None)
     return find_run(place, unpack_run(packed, place)) if packed else find_run(runs_dir, wanted)
-
-
-def _llm_settings(
-    agents: str, path: Path | None, prompts: Path | None, limits: list[str]
-) -> LLMSettings | None:
-    if agents == BUILT_IN:
-        if limits:
-            raise ConfigError("--limit holds for --agents llm or mailbox: built-in agents cost nothing.")
-        return None
-    settings = mailbox_settings() if agents == "mailbox" else read_llm(path, environment())
-    folder = str(prompts.absolute()) if prompts else settings.prompts_dir
-    hard_stops = change_limits(settings.limits, parse_changes(limits))
-    return dataclasses.replace(settings, limits=hard_stops, prompts_dir=folder)
 
 
 def _export(state: RunState, artifacts: Artifacts, sandbox: LocalSandbox, out_path: Path) -> Verdict:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 from mkevolve_core.agents.decomposer import LLMDecomposer
@@ -15,7 +17,11 @@ from mkevolve_core.builtin.decomposer import BuiltinDecomposer
 from mkevolve_core.builtin.fuser import BuiltinFuser
 from mkevolve_core.builtin.splitter import BuiltinSplitter
 from mkevolve_core.builtin.writer import BuiltinWriter
+from mkevolve_core.config import parse_changes
 from mkevolve_core.errors import ConfigError
+from mkevolve_core.llm.assemble import check_settings
+from mkevolve_core.llm.configuration import change_limits, mailbox_settings, read_llm
+from mkevolve_core.llm.prices import read_prices
 from mkevolve_core.llm.settings import STATIC, LLMSettings
 from mkevolve_core.llm.values import Role
 from mkevolve_core.protocols import Agents, ReviewerAgent, Sandbox
@@ -57,3 +63,21 @@ def _llm_agents(state: RunState, sandbox: Sandbox, static: ReviewerAgent) -> Age
 
 def model_of(settings: LLMSettings, role: Role) -> str:
     return settings.role(role).model
+
+
+def llm_settings(
+    agents: str, path: Path | None, prompts: Path | None, limits: list[str], environment: Mapping[str, str]
+) -> LLMSettings | None:
+    """For a new run: None for built-in agents. Raises ConfigError before anything is made or asked."""
+    if agents == BUILT_IN:
+        if limits:
+            raise ConfigError("--limit holds for --agents llm or mailbox: built-in agents cost nothing.")
+        return None
+    settings = mailbox_settings() if agents == "mailbox" else read_llm(path, environment)
+    folder = str(prompts.absolute()) if prompts else settings.prompts_dir
+    if folder and not Path(folder).is_dir():
+        raise ConfigError(f"--prompts: there is no folder {folder}.")
+    hard_stops = change_limits(settings.limits, parse_changes(limits))
+    settings = dataclasses.replace(settings, limits=hard_stops, prompts_dir=folder)
+    check_settings(settings, environment, read_prices(environment))
+    return settings

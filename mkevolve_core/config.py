@@ -67,6 +67,8 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "quick": {"iterations": 3, "calls": 8, "period": 1, "fuse": True},
 }
 
+AGENTS = ("built-in", "llm", "mailbox")
+
 _LIMITS: Mapping[str, tuple[float, float]] = {
     "iterations": (1, 1000),
     "period": (1, 1000),
@@ -95,7 +97,10 @@ def build_config(preset: str = "paper", changes: Mapping[str, Any] | None = None
         raise ConfigError(f"Unknown preset '{preset}': use one of {', '.join(PRESETS)}.")
     values = {**PRESETS[preset], **(changes or {}), "preset": preset}
     kinds = {field.name: str(field.type) for field in dataclasses.fields(RunConfig)}
-    return RunConfig(**{key: _checked(key, value, kinds) for key, value in values.items()})
+    config = RunConfig(**{key: _checked(key, value, kinds) for key, value in values.items()})
+    if config.agents not in AGENTS:
+        raise ConfigError(f"Unknown agents '{config.agents}': use one of {', '.join(AGENTS)}.")
+    return config
 
 
 def parse_changes(pairs: Iterable[str]) -> dict[str, Any]:

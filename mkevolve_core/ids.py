@@ -37,6 +37,6 @@ def candidate_id(subproblem_id: str, ordinal: int) -> str:
 
 
 def ordinal_of(name: str) -> int:
-    """"4a#17" → 17; 0 where there is none."""
+    """ "4a#17" → 17; 0 where there is none."""
     digits = name.rpartition("#")[2]
     return int(digits) if digits.isdigit() else 0

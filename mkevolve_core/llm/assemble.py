@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from mkevolve_core.errors import ConfigError
-from mkevolve_core.llm.client import Client
+from mkevolve_core.llm.client import Client, check_limits
 from mkevolve_core.llm.ledger import Ledger
 from mkevolve_core.llm.prices import Prices
 from mkevolve_core.llm.provider import Provider
@@ -35,6 +35,16 @@ def build_client(
     guard_logging(redact)
     providers = build_providers(settings, environment, mailbox_dir, run_id, redact)
     return Client(settings, providers, prices, ledger, redact=redact)
+
+
+def check_settings(settings: LLMSettings, environment: Mapping[str, str], prices: Prices) -> None:
+    """Before a run is made: keys are there, limits can hold. Raises ConfigError."""
+    used = dict.fromkeys(role.provider for role in settings.roles if role.provider != STATIC)
+    for name in used:
+        provider = settings.provider(name)
+        if provider.kind != MAILBOX and find_key(provider, environment) is None:
+            raise ConfigError(missing_key(provider))
+    check_limits(settings, prices)
 
 
 def build_providers(

@@ -41,5 +41,5 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None:
-        """Without people: after its calls are cancelled. With people: before, so that what is published stays."""
+        """After its calls are cancelled; with people before, so that what is published stays."""
         ...
