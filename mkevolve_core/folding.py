@@ -303,6 +303,8 @@ def _best_of(event: ev.EndToEndEvaluated) -> Best | None:
 @_apply.register
 def _(event: ev.BestImproved, state: RunState) -> RunState:
     best = Best(event.iteration, event.decomposition_id, event.chosen, event.speedup, event.estimate)
+    if state.best is not None and state.best.chosen == best.chosen:
+        best = replace(best, codebase_sha=state.best.codebase_sha)
     return replace(state, best=best)
 
 

@@ -1,18 +1,15 @@
-"""Engines over HTTP on a fake LLM server: in this process, or in one of its own that can be killed.
-
-`python -m tests.whole.llm_engine FOLDER MEMORY` goes on with the run in FOLDER.
-"""
+"""Engines over HTTP on a fake LLM server: in this process, or in one of its own that can be killed."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import multiprocessing
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, suppress
 from dataclasses import asdict, dataclass, field
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -36,7 +33,8 @@ from verifier.sandbox import LocalSandbox
 KEY_ENV = "MKEVOLVE_TEST_KEY"
 KEY = "k-9f2c77aa41d05e8b"
 PROBLEM = Path(__file__).with_name("llm_problem.py")
-ROOT = Path(__file__).resolve().parents[2]
+_PROCESSES = multiprocessing.get_context("forkserver")
+_PROCESSES.set_forkserver_preload([__name__, "anthropic", "openai"])
 
 SETTINGS = """
 [providers.first]
@@ -166,10 +164,11 @@ class Workshop:
     def _sandbox_again(self) -> Iterator[RememberingSandbox]:
         yield self.sandbox
 
-    def spawn(self, folder: RunFolder) -> subprocess.Popen[str]:
-        """In a process of its own."""
-        call = [sys.executable, "-m", "tests.whole.llm_engine", str(folder.path), str(self.memory_path)]
-        return subprocess.Popen(call, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    def spawn(self, folder: RunFolder) -> BaseProcess:
+        """In a process of its own, which begins at once: everything is imported there already."""
+        process = _PROCESSES.Process(target=_child, args=(str(folder.path), str(self.memory_path)))
+        process.start()
+        return process
 
     def _facts(self, problem: Problem) -> tuple[Any, Any]:
         if not self.known:
@@ -201,11 +200,7 @@ def _signals_kept() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def main() -> None:
-    folder, memory = RunFolder(Path(sys.argv[1])), Memory(Path(sys.argv[2]))
-    with RememberingSandbox(memory) as sandbox:
-        go_on(folder, sandbox, RememberingJudge(LocalJudge(sandbox), memory))
-
-
-if __name__ == "__main__":
-    main()
+def _child(folder: str, memory_path: str) -> None:
+    run, memory = RunFolder(Path(folder)), Memory(Path(memory_path))
+    with run.log_path.open("a") as log, redirect_stderr(log), RememberingSandbox(memory) as sandbox:
+        go_on(run, sandbox, RememberingJudge(LocalJudge(sandbox), memory))
