@@ -49,7 +49,7 @@ def _llm_agents(state: RunState, sandbox: Sandbox, static: ReviewerAgent) -> Age
     folder = Path(state.llm.prompts_dir) if state.llm.prompts_dir else None
     prompts, hardware, config = Prompts(folder), state.hardware, state.config
     return Agents(
-        LLMDecomposer(prompts, hardware, sandbox, config.workers, name=model_of(state.llm, Role.DECOMPOSE)),
+        LLMDecomposer(prompts, hardware, sandbox, config.workers),
         LLMSplitter(prompts, hardware),
         LLMFuser(prompts, hardware),
         LLMWriter(prompts, hardware, config.seed, model_of(state.llm, Role.GENERATE)),
