@@ -93,15 +93,17 @@ class Desk:
                 return None
             self._take_one(self._idle)
 
-    def settle(self, name: str, work: Conversation[T]) -> T:
-        """One conversation to its end, while the others go on. Raises what it raises, and as `next`."""
-        self.start(name, work)
+    def settle(self, name: str, work: Conversation[Any] | None = None) -> Any:
+        """One conversation to its end, while the others go on; without `work` it is under way already.
+        Raises what it raises, and as `next`."""
+        if work is not None:
+            self.start(name, work)
         while True:
             found = self.pop(name)
             if found is not None:
                 if found.error is not None:
                     raise found.error
-                return found.value  # type: ignore[no-any-return]
+                return found.value
             self._take_one(self._leave)
 
     def drop(self, name: str) -> None:

@@ -71,6 +71,8 @@ class Ending:
         passed: set[str] = set()
         while todo := [name for name in self._returned() if name not in passed]:
             for name in todo:
+                self._search.begin_review(self._run.state.candidates[name], AT_THE_END)
+            for name in todo:
                 passed.add(name)
                 if not self._search.passes_review(self._run.state.candidates[name], AT_THE_END):
                     break

@@ -131,22 +131,25 @@ class Engine:
 
     def _evolve(self) -> None:
         """Beam steps of all subproblems side by side; while one waits for a reply, another is judged."""
-        self._accept_finished()
         while not self._stopping():
+            self._leave_gone_parts()
             self._restructure()
-            for name in self._open_parts():
-                self._search.work_on(name)
+            self._accept_finished()
+            if any([self._search.work_on(name) for name in self._open_parts()]):
+                continue
             finished = self._desk.next()
             if finished is not None:
                 self._search.take(finished)
                 self._between()
             elif not self._open_parts():
                 break
-            self._leave_gone_parts()
-            self._accept_finished()
-        self._leave_all()
-        for live in self._run.state.live:
-            self._search.accept(live.subproblem.subproblem_id)
+        self._leave_gone_parts()
+        self._search.leave_steps()
+        live = [part.subproblem.subproblem_id for part in self._run.state.live]
+        for name in live:
+            self._search.begin_to_accept(name)
+        for name in live:
+            self._search.accept(name)
 
     def _open_parts(self) -> tuple[str, ...]:
         """With a step under way, in the order in which these began, then with calls left, in dataflow order.
@@ -169,15 +172,11 @@ class Engine:
             if part.pinned or not part.alive:
                 self._search.leave(name)
 
-    def _leave_all(self) -> None:
-        for name in self._run.state.subproblems:
-            self._search.leave(name)
-
     def _accept_finished(self) -> None:
         for part in self._run.state.live:
             name = part.subproblem.subproblem_id
             if not self._search.in_step(name) and self._search.calls_left(name) <= 0:
-                self._search.accept(name)
+                self._search.begin_to_accept(name)
 
     def _restructure(self) -> None:
         """The engineer's splits and fusions that wait, once no step of their subproblems is under way."""
@@ -214,7 +213,7 @@ class Engine:
         """While replies are awaited: commands, and then nobody waits for what they made superfluous."""
         self._between()
         if self._stopping():
-            self._leave_all()
+            self._search.leave_steps()
         self._leave_gone_parts()
 
     def _between(self) -> None:

@@ -33,15 +33,18 @@ class Search:
         self._judge = judge
         self._desk = desk
 
-    def work_on(self, subproblem_id: str) -> None:
-        """Begin a step if calls are left; start what the step under way needs; end it when all is in."""
+    def work_on(self, subproblem_id: str) -> bool:
+        """Begin a step if calls are left; start what the step under way needs; end it when all is in.
+        True where it has ended: the next one need not wait for anybody's reply."""
         if not self.in_step(subproblem_id) and not self._begin_step(subproblem_id):
-            return
+            return False
         self._judge_unjudged(subproblem_id)
         self._start_reviews(subproblem_id)
         self._start_writing(subproblem_id)
-        if self._is_settled(subproblem_id):
-            self._advance(subproblem_id)
+        if not self._is_settled(subproblem_id):
+            return False
+        self._advance(subproblem_id)
+        return True
 
     def take(self, finished: Finished) -> None:
         """A draft or a review that came back. One that nobody waits for any more changes nothing."""
@@ -57,8 +60,13 @@ class Search:
     def leave(self, subproblem_id: str) -> None:
         """Calls under way for a subproblem that has left the search are cancelled."""
         for name in self._desk.names:
-            kind, _, rest = name.partition(" ")
-            if kind in ("write", "review") and rest.rpartition("#")[0] == subproblem_id:
+            if _part_of(name) == subproblem_id:
+                self._desk.drop(name)
+
+    def leave_steps(self) -> None:
+        """Steps under way are left as they are; subkernels may still be accepted."""
+        for name in self._desk.names:
+            if name.startswith(_WRITE) or (name.startswith(_REVIEW) and _round_of(name) == AFTER_VERDICT):
                 self._desk.drop(name)
 
     def calls_left(self, subproblem_id: str) -> int:
@@ -67,15 +75,23 @@ class Search:
 
     def accept(self, subproblem_id: str) -> None:
         """After the beam: the best candidate that the reviewer passes once more becomes the subkernel."""
-        part = self._part(subproblem_id)
-        if part.pinned or part.swapped:
-            return
-        for one in ranked(self._run.state.candidates[c] for c in part.candidates):
-            if not one.counts or one.candidate.candidate_id == part.chosen:
-                break
+        while (one := self._to_accept(subproblem_id)) is not None:
             if self.passes_review(one, BEFORE_ACCEPTING):
                 self._run.record(ev.SubkernelAccepted(subproblem_id, one.candidate.candidate_id))
-                break
+
+    def begin_to_accept(self, subproblem_id: str) -> None:
+        """The same without waiting: the reviewer is asked, and `take` does the rest."""
+        while (one := self._to_accept(subproblem_id)) is not None:
+            self.begin_review(one, BEFORE_ACCEPTING)
+            if not self._take_at_once(one, BEFORE_ACCEPTING):
+                return
+
+    def _to_accept(self, subproblem_id: str) -> CandidateState | None:
+        """The best candidate, if it counts and is not the subkernel already."""
+        part = self._part(subproblem_id)
+        best = ranked(self._run.state.candidates[name] for name in part.candidates)[:1]
+        free = not part.pinned and not part.swapped
+        return next((o for o in best if free and o.counts and o.candidate.candidate_id != part.chosen), None)
 
     def propose(
         self, subproblem_id: str, draft: Draft, parent: str | None = None, name: str | None = None
@@ -101,10 +117,16 @@ class Search:
         if one.candidate.author == PYTORCH:
             return True
         name = one.candidate.candidate_id
-        work = self._agents.reviewer.review(self._review_task(one, round_))
-        review = self._desk.settle(f"{_REVIEW}{name} {round_}", work)
+        self.begin_review(one, round_)
+        review = self._desk.settle(f"{_REVIEW}{name} {round_}")
         self._run.record(ev.CandidateReviewed(name, review))
-        return review.outcome is Outcome.CORRECT
+        return bool(review.outcome is Outcome.CORRECT)
+
+    def begin_review(self, one: CandidateState, round_: int) -> None:
+        """Reviews that are begun together are awaited together."""
+        name = f"{_REVIEW}{one.candidate.candidate_id} {round_}"
+        if one.candidate.author != PYTORCH and not self._desk.has(name):
+            self._desk.start(name, self._agents.reviewer.review(self._review_task(one, round_)))
 
     # ------------------------------------------------------------------------- one step
 
@@ -136,11 +158,9 @@ class Search:
     def _start_reviews(self, subproblem_id: str) -> None:
         for name in self._part(subproblem_id).step:
             one = self._run.state.candidates[name]
-            review = f"{_REVIEW}{name} {AFTER_VERDICT}"
-            if _awaits_review(one) and not self._desk.has(review):
-                self._desk.start(review, self._agents.reviewer.review(self._review_task(one, AFTER_VERDICT)))
-                if (over := self._desk.pop(review)) is not None:
-                    self._take_review(over)
+            if _awaits_review(one):
+                self.begin_review(one, AFTER_VERDICT)
+                self._take_at_once(one, AFTER_VERDICT)
 
     def _is_settled(self, subproblem_id: str) -> bool:
         part = self._part(subproblem_id)
@@ -164,10 +184,24 @@ class Search:
             self._judge_one(name)
             self._start_reviews(subproblem_id)
 
+    def _take_at_once(self, one: CandidateState, round_: int) -> bool:
+        """A review for which nobody was asked is over already."""
+        over = self._desk.pop(f"{_REVIEW}{one.candidate.candidate_id} {round_}")
+        if over is not None:
+            self._take_review(over)
+        return over is not None
+
     def _take_review(self, finished: Finished) -> None:
         name = finished.name.split()[1]
-        if finished.value is not None:
-            self._run.record(ev.CandidateReviewed(name, finished.value), within=WRITING_SECONDS)
+        if finished.value is None:
+            return
+        subproblem_id = _part_of(finished.name)
+        wanted = self._to_accept(subproblem_id)
+        self._run.record(ev.CandidateReviewed(name, finished.value), within=WRITING_SECONDS)
+        if _round_of(finished.name) == BEFORE_ACCEPTING and wanted is not None:
+            passed = finished.value.outcome is Outcome.CORRECT
+            if passed and wanted.candidate.candidate_id == name and self._part(subproblem_id).alive:
+                self._run.record(ev.SubkernelAccepted(subproblem_id, name))
 
     def _decline(self, subproblem_id: str, reason: str) -> None:
         """The writer has nothing more to say: calls that are left are given up, drafts to come ignored."""
@@ -223,6 +257,16 @@ class Search:
 
     def _part(self, subproblem_id: str) -> SubproblemState:
         return self._run.state.subproblems[subproblem_id]
+
+
+def _part_of(name: str) -> str:
+    """The subproblem of a conversation: "2a" of "write 2a#3" and of "review 2a#3 1"; "" of others."""
+    kind, _, rest = name.partition(" ")
+    return rest.rpartition("#")[0] if kind in ("write", "review") else ""
+
+
+def _round_of(name: str) -> int:
+    return int(name.rpartition(" ")[2])
 
 
 def _awaits_review(one: CandidateState) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,13 +14,13 @@ import pytest
 from mkevolve_core import events as ev
 from mkevolve_core.config import build_config
 from mkevolve_core.desk import Desk, Parked
-from mkevolve_core.domain import Draft, Problem, RunPhase
+from mkevolve_core.domain import Draft, Outcome, Problem, Review, RunPhase
 from mkevolve_core.engine import Clock, Engine
 from mkevolve_core.errors import BudgetExhausted, LLMBlocked, NoDraft
 from mkevolve_core.folding import fold
 from mkevolve_core.llm.replay import RecordedCall, ReplayCalls, sha_of
 from mkevolve_core.llm.values import Conversation, FailureKind, Reply, Request, Role, Stop, Usage
-from mkevolve_core.protocols import Agents, Waiting, WriteTask
+from mkevolve_core.protocols import Agents, ReviewTask, Waiting, WriteTask
 from mkevolve_core.run import Run
 from store.artifacts import MemoryArtifacts
 from store.journal import MemoryJournal
@@ -60,7 +60,15 @@ class AskingWriter:
         return Draft(got.text, got.model)
 
 
-def engine_on(calls: Any, journal: MemoryJournal, **changes: Any) -> Engine:
+def engine_on(
+    calls: Any,
+    journal: MemoryJournal,
+    /,
+    writer: Any = None,
+    reviewer: Any = None,
+    leave: Callable[[Run], str | None] = lambda run: None,
+    **changes: Any,
+) -> Engine:
     run = Run(journal, TEXTS, clock=lambda: 0.0)
     if run.state.problem is None:
         plain = {"iterations": 2, "calls": 8, **changes}
@@ -69,12 +77,13 @@ def engine_on(calls: Any, journal: MemoryJournal, **changes: Any) -> Engine:
         fakes.PlannedDecomposer(fakes.decomposition("1", "2")),
         fakes.HalvingSplitter(),
         fakes.JoiningFuser(),
-        AskingWriter(),
-        fakes.LenientReviewer(),
+        writer or AskingWriter(),
+        reviewer or fakes.LenientReviewer(),
     )
     judge = fakes.PlannedJudge(lambda source: 1.0 / (1 + fakes.ordinal_of(source)))
     clock = Clock(lambda: 0.0, lambda seconds: None)
-    return Engine(run, agents, judge, fakes.AgreeingSandbox(), fakes.ListInbox(), calls, clock, lambda: None)
+    inbox = fakes.ListInbox()
+    return Engine(run, agents, judge, fakes.AgreeingSandbox(), inbox, calls, clock, lambda: leave(run))
 
 
 def all_slots(parts: Sequence[str] = ("1", "2"), per_part: int = 8) -> list[str]:
@@ -325,3 +334,65 @@ def test_a_call_that_failed_and_came_through_after_resuming_is_told():
         with contextlib.suppress(NoDraft):
             Desk(run, calls_of([one]), lambda: None, lambda: None).settle("one", talk("a"))
     assert (run.state.spent.failed_calls, run.state.spent.by_role) == (1, {"generate": 1})
+
+
+def slots_told(journal: MemoryJournal) -> list[str]:
+    return [e.event.slot for e in journal.read() if isinstance(e.event, ev.LLMCalled)]
+
+
+def test_a_subproblem_begins_its_next_step_without_waiting_for_anothers_reply():
+    first, second = [f"1#{n}" for n in range(1, 9)], [f"2#{n}" for n in range(1, 9)]
+    journal = MemoryJournal()
+    engine_on(calls_of([reply(slot) for slot in (*first, *second)]), journal, iterations=1, calls=16).run()
+    assert slots_told(journal) == [*first, *second]  # were 1#5 not asked for by then, 2#1 would come first
+
+
+class AskingReviewer:
+    def review(self, task: ReviewTask) -> Conversation[Review]:
+        got = yield request(f"review {task.candidate_id} {task.round}")
+        return Review(Outcome.CORRECT, by=got.model)
+
+
+def test_reviews_before_acceptance_and_at_the_end_are_asked_for_together():
+    first = [f"review {slot} 1" for slot in all_slots(per_part=4)]
+    later = ["review 2#4 2", "review 1#4 2", "review 2#4 3", "review 1#4 3"]  # 2's before 1's
+    order = [*all_slots(per_part=4), *first, *later]
+    journal = MemoryJournal()
+    calls = calls_of([reply(slot) for slot in order])
+    engine_on(calls, journal, reviewer=AskingReviewer(), iterations=1).run()
+    assert fold(journal.read()).best is not None
+    assert slots_told(journal) == order
+
+
+def test_what_is_under_way_at_a_limit_is_awaited_and_nothing_more_is_asked():
+    slots = all_slots()
+    limit = reply(slots[2], failure=FailureKind.BUDGET, detail="enough")
+    calls = calls_of([limit, *(reply(slot) for slot in slots[:2]), *(reply(slot) for slot in slots[3:8])])
+    journal = MemoryJournal()
+    engine_on(calls, journal).run()
+    assert fold(journal.read()).phase is RunPhase.BUDGET_EXHAUSTED
+    assert sorted(slots_told(journal)) == sorted(set(slots[:8]) - {slots[2]})
+
+
+def test_a_call_that_is_asked_again_is_asked_in_the_same_words():
+    """What has come in meanwhile, a hint or the reference's times, waits for the next step."""
+    tasks: list[WriteTask] = []
+
+    class Listening(AskingWriter):
+        def write(self, task: WriteTask) -> Conversation[Draft]:
+            tasks.append(task)
+            return super().write(task)
+
+    def judged(run: Run) -> str | None:
+        return "limit" if run.state.subproblems.get("1") and run.state.subproblems["1"].baselines else None
+
+    journal = MemoryJournal()
+    engine_on(calls_of([reply("1#1")]), journal, Listening(), leave=judged).run()
+    before = {task.candidate_id: task for task in tasks}
+    journal.append(ev.HintAdded("1", "use tensor cores"))
+    tasks.clear()
+    engine_on(calls_of([reply(slot) for slot in all_slots()]), journal, Listening()).run()
+    again = {task.candidate_id: task for task in tasks}
+    assert [again[f"1#{n}"] for n in (2, 3, 4)] == [before[f"1#{n}"] for n in (2, 3, 4)]
+    assert again["1#5"].hints == ("use tensor cores",)
+    assert again["1#5"].baselines
