@@ -76,7 +76,7 @@ def start_replay(
 
     `pace`: seconds between replies. Raises ConfigError for a runs folder that cannot be used.
     """
-    return _start([*engine, "replay", recording], ["--pace", f"{pace:g}"], runs_dir, run_id)
+    return _start([*engine, "replay", recording], ["--pace", f"{pace:g}", "--loose"], runs_dir, run_id)
 
 
 def _start(call: list[str], options: list[str], runs_dir: Path, run_id: str) -> str:

@@ -100,7 +100,7 @@ def test_a_replay_is_started_once_like_a_run(tmp_path, runs_dir):
     program = engine(tmp_path, SLEEPER)
     assert start_replay(runs_dir, "convvit", 0.5, "r1", engine=program) == "r1"
     assert said(runs_dir, "r1")["arguments"] == [
-        "replay", "convvit", "--runs-dir", str(runs_dir), "--run-id", "r1", "--pace", "0.5",
+        "replay", "convvit", "--runs-dir", str(runs_dir), "--run-id", "r1", "--pace", "0.5", "--loose",
     ]  # fmt: skip
     beat = read_heartbeat(runs_dir / "r1" / "engine.json")
     assert start_replay(runs_dir, "convvit", 0.5, "r1", engine=program) == "r1"
