@@ -9,7 +9,7 @@ from mkevolve_core.compose import pytorch_part
 from mkevolve_core.desk import Desk
 from mkevolve_core.domain import PYTORCH, By, Candidate, Codebase, Draft, Outcome, Verdict
 from mkevolve_core.errors import AgentDeclined, NoDraft
-from mkevolve_core.evaluate import Evaluation, chosen_set, composed
+from mkevolve_core.evaluate import AT_A_LIMIT, Evaluation, chosen_set, composed
 from mkevolve_core.ids import candidate_id, ordinal_of
 from mkevolve_core.protocols import Agents, Judge, Judged, PostFuseTask, ReviewTask
 from mkevolve_core.run import Run
@@ -91,7 +91,7 @@ class Ending:
         chosen = chosen_set(state)
         last = state.evaluations[-1].chosen if state.evaluations else None
         if state.decomposition and len(chosen) == len(state.decomposition.ids) and chosen != last:
-            self._evaluation.evaluate(after="limit")
+            self._evaluation.evaluate(after=AT_A_LIMIT)
 
     def _alternatives(self, name: str) -> list[CandidateState]:
         """PyTorch's own code, and what another model writes within its own calls. A resumed run takes

@@ -13,6 +13,8 @@ from mkevolve_core.protocols import Artifacts, Judge
 from mkevolve_core.run import Run
 from mkevolve_core.state import Best, RunState
 
+AT_A_LIMIT = "limit"  # said of an evaluation that no iteration asked for
+
 
 class Evaluation:
     def __init__(self, run: Run, judge: Judge) -> None:

@@ -12,6 +12,7 @@ from mkevolve_core import events as ev
 from mkevolve_core.codec import dumps, to_plain
 from mkevolve_core.domain import Codebase, Policy, Verdict
 from mkevolve_core.errors import ReplayError
+from mkevolve_core.evaluate import AT_A_LIMIT
 from mkevolve_core.folding import fold
 from mkevolve_core.llm.replay import RecordedCall, sha_of
 from mkevolve_core.llm.values import Attempt, FailureKind, Reply, Role, Stop, Usage
@@ -29,6 +30,7 @@ _ASIDE = (
     ev.CommandWithdrawn,
     ev.LimitsChanged,
     ev.Exported,
+    ev.BestImproved,  # the evaluations say it
 )
 _TIMES = {"seconds", "first_token"}
 
@@ -36,7 +38,7 @@ _TIMES = {"seconds", "first_token"}
 def recorded_calls(entries: Iterable[ev.Entry], artifacts: Artifacts) -> tuple[RecordedCall, ...]:
     """In the order in which their replies were taken."""
     found = []
-    for entry in entries:
+    for entry in _lasting(entries):
         if isinstance(entry.event, ev.LLMCalled):
             found.append(
                 RecordedCall(_reply(entry.event, artifacts), _text(artifacts, entry.event.prompt_sha))
@@ -61,7 +63,7 @@ class RecordedJudge:
         self._sleep = sleep
         self._verdicts: dict[str, deque[Verdict]] = {}
         state = fold(())
-        for entry in entries:
+        for entry in _lasting(entries):
             state = fold([entry], state)
             self._learn(entry.event, state, artifacts)
 
@@ -90,7 +92,21 @@ class RecordedJudge:
 
 def outline(entries: Iterable[ev.Entry]) -> list[dict[str, Any]]:
     """The journal but for times: two runs with the same outline did the same."""
-    return [_plain(entry.event) for entry in entries if not isinstance(entry.event, _ASIDE)]
+    return [_plain(entry.event) for entry in _lasting(entries) if not isinstance(entry.event, _ASIDE)]
+
+
+def _lasting(entries: Iterable[ev.Entry]) -> list[ev.Entry]:
+    """Without what a limit led to, and without calls that were made again under the same slot, since the
+    key was refused or the engine left: the search went on from the last one."""
+    found = [entry for entry in entries if getattr(entry.event, "after", "") != AT_A_LIMIT]
+    last: dict[str | None, int] = {
+        slot: entry.seq for entry in found if (slot := _slot(entry.event)) is not None
+    }
+    return [entry for entry in found if last.get(_slot(entry.event), entry.seq) == entry.seq]
+
+
+def _slot(event: ev.Event) -> str | None:
+    return event.slot if isinstance(event, ev.LLMCalled | ev.LLMFailed) else None
 
 
 def _plain(event: ev.Event) -> dict[str, Any]:

@@ -22,8 +22,9 @@ from mkevolve_core.codec import dumps, from_plain, to_plain
 from mkevolve_core.config import build_config
 from mkevolve_core.domain import Codebase, Policy, Problem, Verdict
 from mkevolve_core.intake import inspect
-from mkevolve_core.llm.configuration import read_llm
+from mkevolve_core.llm.configuration import change_limits, mailbox_settings, read_llm
 from mkevolve_core.problem import read_problem
+from mkevolve_core.replaying import difference
 from mkevolve_core.state import RunState
 from store.run_folder import RunFolder
 from verifier.device import device_facts, hardware
@@ -137,7 +138,7 @@ class Workshop:
             device.name,
             device.versions,
             hardware(device, config.target),
-            read_llm(toml, {}),
+            mailbox_settings() if config.agents == "mailbox" else read_llm(toml, {}),
         )
         with folder.lock():
             journal = folder.journal()
@@ -146,19 +147,18 @@ class Workshop:
             journal.close()
         return folder
 
-    def go_on(self, folder: RunFolder, park_after: float | None = None) -> RunState:
-        """In this process, until it leaves."""
-        judge = RememberingJudge(LocalJudge(self.sandbox), self.memory)
-        return go_on(folder, self.sandbox, judge, park_after)
+    def go_on(self, folder: RunFolder, **limits: float) -> RunState:
+        """In this process, until it leaves; `limits` are new ones."""
+        return go_on(folder, self.sandbox, RememberingJudge(LocalJudge(self.sandbox), self.memory), **limits)
 
-    def replay(self, folder: RunFolder, loose: bool = False) -> RunState:
-        """As `mkevolve replay` does it. Raises ReplayError."""
+    def replay(self, folder: RunFolder, loose: bool = False) -> tuple[RunState, str]:
+        """As `mkevolve replay` does it, and where it differs from the recording. Raises ReplayError."""
         runs = folder.path.parent
         again = RunFolder(runs / f"{folder.run_id}-{len(list(runs.iterdir()))}")
         patched = patch.object(composition, "LocalSandbox", self._sandbox_again)
         with patched, _signals_kept(), suppress(typer.Exit):
             composition.replay(folder.run_id, runs, 0.0, loose, again.run_id, False)
-        return again.state()
+        return again.state(), difference(folder.journal().read(), again.journal().read())
 
     @contextmanager
     def _sandbox_again(self) -> Iterator[RememberingSandbox]:
@@ -184,10 +184,13 @@ def workshop(place: Path) -> Iterator[Workshop]:
         yield Workshop(place, memory, memory_path, sandbox)
 
 
-def go_on(folder: RunFolder, sandbox: LocalSandbox, judge: Any, park_after: float | None = None) -> RunState:
+def go_on(folder: RunFolder, sandbox: LocalSandbox, judge: Any, **limits: float) -> RunState:
     """As `mkevolve resume` does it."""
     with composition._opened(folder) as run, _signals_kept():
-        return composition._work(run, folder, sandbox, judge, park_after)
+        if limits:
+            assert run.state.llm is not None
+            run.record(ev.LimitsChanged(change_limits(run.state.llm.limits, limits)))
+        return composition._work(run, folder, sandbox, judge, None)
 
 
 @contextmanager

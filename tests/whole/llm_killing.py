@@ -20,8 +20,28 @@ from mkevolve_core.llm.fake import Call, FakeLLM, Planned, Seen
 from mkevolve_core.llm.fake.plan import Script
 from mkevolve_core.state import RunState
 from store.run_folder import RunFolder
+from tests.whole import llm_replies as say
 from tests.whole.llm_engine import Workshop
+from tests.whole.llm_script import Author
 
+SETTINGS = {
+    "workers": 1,
+    "calls": 3,
+    "width": 1,
+    "swap": True,
+    "swap_below": 3.5,
+    "swap_calls": 1,
+    "postfuse": 1,
+}
+AUTHOR = Author(
+    {
+        "3#1": say.cut_off(say.kernel("row_softmax")),  # 3#1~1 is whole
+        "2a#1": say.written(say.wrong("row_norm")),  # 2a#2 debugs it
+        "1a#1": say.REFUSED,
+        "3#3": say.REFUSED,
+    },
+    {"norm_linear": say.written(say.norm_linear_by_torch())},
+)
 PATIENCE = 60.0
 KEPT_SECONDS = 1.0  # a reply that is longer in the making is not one of its own: see `Attempts`
 
@@ -103,7 +123,8 @@ class Killed:
 
     state: RunState
     entries: tuple[ev.Entry, ...]
-    kept: frozenset[Key]  # in the ledger when the engine was dead
+    kept: frozenset[Key]  # over and in the ledger when the engine was dead
+    under_way: frozenset[Key]  # asked by then, and not over
     first: tuple[Call, ...]  # what the first engine asked
     second: tuple[Call, ...]
 
@@ -121,11 +142,12 @@ def killed(workshop: Workshop, name: str, author: Script, number: int, when: Whe
         killer.process.join(PATIENCE)
         assert killer.process.exitcode == -signal.SIGKILL, folder.log_path.read_text()[-2000:]
         kept, first = frozenset(in_ledger(folder)), tuple(server.calls)
+        under_way = frozenset(in_ledger(folder, "asked")) - kept
         again = workshop.spawn(folder)
         again.join(PATIENCE)
         assert again.exitcode == 0, folder.log_path.read_text()[-2000:]
         second = tuple(server.calls)[len(first) :]
-    return Killed(folder.state(), tuple(folder.journal().read()), kept, first, second)
+    return Killed(folder.state(), tuple(folder.journal().read()), kept, under_way, first, second)
 
 
 # ------------------------------------------------------------------------- what must be the same
