@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from mkevolve_core import events as ev
 from mkevolve_core.errors import AgentDeclined, BudgetExhausted, DecompositionError, LLMBlocked, NoDraft
@@ -104,6 +104,12 @@ class Desk:
                 if found.error is not None:
                     raise found.error
                 return found.value
+            self._take_one(self._leave)
+
+    def give_up(self, why: BudgetExhausted | LLMBlocked) -> NoReturn:
+        """The run cannot go on: raises `why` once what is under way has come in."""
+        self._ask_no_more(why)
+        while True:
             self._take_one(self._leave)
 
     def drop(self, name: str) -> None:

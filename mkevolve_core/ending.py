@@ -167,7 +167,7 @@ class Ending:
         if verdict.is_correct:
             name = candidate_id(POSTFUSED, ordinal)
             task = ReviewTask(name, state.problem.source, draft.source, verdict)
-            review = self._desk.settle(f"review {name} 1", self._agents.reviewer.review(task))
+            review = self._search.review(task)
         self._run.record(ev.PostFuseJudged(ordinal, sha, verdict, draft.note, review))
 
 

@@ -79,7 +79,7 @@ class Engine:
         except Parked as why:
             self._run.record(ev.StateChanged(RunPhase.PARKED, str(why)))
         except LLMBlocked as why:
-            self._run.record(ev.StateChanged(RunPhase.PARKED, f"the provider refuses: {why}"))
+            self._run.record(ev.StateChanged(RunPhase.PARKED, f"the LLM cannot be asked: {why}"))
         except BudgetExhausted as limit:
             self._ending.evaluate_what_is_there()
             self._run.record(ev.StateChanged(RunPhase.BUDGET_EXHAUSTED, str(limit)))

@@ -206,7 +206,9 @@ class WriterAgent(Protocol):
 
 
 class ReviewerAgent(Protocol):
-    def review(self, task: ReviewTask) -> Conversation[Review]: ...
+    def review(self, task: ReviewTask) -> Conversation[Review]:
+        """The conversation raises NoDraft where the reviewer could not be asked."""
+        ...
 
 
 class PostFuserAgent(Protocol):

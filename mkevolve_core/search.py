@@ -13,14 +13,25 @@ from mkevolve_core import events as ev
 from mkevolve_core import tasks
 from mkevolve_core.beam import parents, ranked, survivors
 from mkevolve_core.desk import Desk, Finished
-from mkevolve_core.domain import BY_HAND, PYTORCH, Candidate, Codebase, Draft, Outcome, Policy, Verdict
-from mkevolve_core.errors import AgentDeclined, NoDraft
+from mkevolve_core.domain import (
+    BY_HAND,
+    PYTORCH,
+    Candidate,
+    Codebase,
+    Draft,
+    Outcome,
+    Policy,
+    Review,
+    Verdict,
+)
+from mkevolve_core.errors import AgentDeclined, LLMBlocked, NoDraft
 from mkevolve_core.ids import candidate_id, ordinal_of
 from mkevolve_core.protocols import Agents, Judge, ReviewTask
 from mkevolve_core.run import Run
 from mkevolve_core.state import CandidateState, SubproblemState
 
 WRITING_SECONDS = 60.0
+REVIEW_TRIES = 2  # calls, each with all its attempts
 AFTER_VERDICT, BEFORE_ACCEPTING, AT_THE_END = 1, 2, 3  # when a candidate is reviewed
 _WRITE = "write "
 _REVIEW = "review "
@@ -32,6 +43,7 @@ class Search:
         self._agents = agents
         self._judge = judge
         self._desk = desk
+        self._unanswered: dict[str, int] = {}  # reviews that could not be asked for, and how often
 
     def work_on(self, subproblem_id: str) -> bool:
         """Begin a step if calls are left; start what the step under way needs; end it when all is in.
@@ -116,11 +128,27 @@ class Search:
         """Whether the reviewer has no objection; PyTorch's own code needs no review."""
         if one.candidate.author == PYTORCH:
             return True
-        name = one.candidate.candidate_id
-        self.begin_review(one, round_)
-        review = self._desk.settle(f"{_REVIEW}{name} {round_}")
-        self._run.record(ev.CandidateReviewed(name, review))
-        return bool(review.outcome is Outcome.CORRECT)
+        review = self.review(self._review_task(one, round_))
+        self._run.record(ev.CandidateReviewed(one.candidate.candidate_id, review))
+        return review.outcome is Outcome.CORRECT
+
+    def review(self, task: ReviewTask) -> Review:
+        """Awaited. Raises LLMBlocked where the reviewer does not answer: no candidate is blamed for that."""
+        name = f"{_REVIEW}{task.candidate_id} {task.round}"
+        while True:
+            if not self._desk.has(name):
+                self._desk.start(name, self._agents.reviewer.review(task))
+            try:
+                review: Review = self._desk.settle(name)
+            except NoDraft as failure:
+                self._ask_again_or_leave(name, failure)
+            else:
+                return review
+
+    def _ask_again_or_leave(self, name: str, failure: Exception) -> None:
+        self._unanswered[name] = self._unanswered.get(name, 0) + 1
+        if self._unanswered[name] >= REVIEW_TRIES:
+            self._desk.give_up(LLMBlocked(f"{name} got no answer: {failure}"))
 
     def begin_review(self, one: CandidateState, round_: int) -> None:
         """Reviews that are begun together are awaited together."""
@@ -193,7 +221,8 @@ class Search:
 
     def _take_review(self, finished: Finished) -> None:
         name = finished.name.split()[1]
-        if finished.value is None:
+        if finished.error is not None:
+            self._ask_again_or_leave(finished.name, finished.error)
             return
         subproblem_id = _part_of(finished.name)
         wanted = self._to_accept(subproblem_id)

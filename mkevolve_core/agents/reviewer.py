@@ -13,6 +13,7 @@ from mkevolve_core.agents import evidence
 from mkevolve_core.agents.prompts import Prompts
 from mkevolve_core.agents.reasking import Unusable, asked
 from mkevolve_core.domain import Outcome, Review, Verdict
+from mkevolve_core.errors import NoDraft
 from mkevolve_core.llm.extract import extract_json
 from mkevolve_core.llm.outcomes import Outcome as Extraction
 from mkevolve_core.llm.values import Conversation, Expects, Reply, Request, Role
@@ -23,6 +24,7 @@ _NEAR = 2  # lines that a quote may be off
 _LONGEST = 8  # lines that it may go over
 _SHORTEST = 4  # characters of a quote that says something
 _WORDS = 300  # characters
+_TOO_LONG = "the file is too long to be read at once"
 _VERDICTS = ("clean", "cheating", "unsure")
 
 
@@ -46,7 +48,8 @@ class LLMReviewer:
         self._static = static
 
     def review(self, task: ReviewTask) -> Conversation[Review]:
-        """One call, and a re-ask where the reply is no opinion."""
+        """One call, and a re-ask where the reply is no opinion. Raises NoDraft where there is no reply: that
+        says nothing of the candidate."""
         first = yield from self._static.review(task)
         if first.outcome is Outcome.CHEAT or _is_confirmed(first, task.verdict):
             return first
@@ -54,7 +57,10 @@ class LLMReviewer:
         try:
             opinion = yield from asked(self._prompts, request, read_opinion, most=_REASKS)
         except Unusable as unusable:
-            return Review(Outcome.REVIEW, f"no opinion: {_cut(unusable.detail)}", unusable.model or "LLM")
+            if unusable.outcome == "failed":
+                raise NoDraft(unusable.detail) from None
+            why = _TOO_LONG if unusable.outcome == "context" else unusable.detail
+            return Review(Outcome.REVIEW, f"no opinion: {_cut(why)}", unusable.model or "LLM")
         return weigh(opinion, task.source, first)
 
     def _request(self, task: ReviewTask, first: Review) -> Request:

@@ -241,11 +241,12 @@ class Client:
         )
         try:
             reply = call.answered(await attempts.run(), attempts.tried)
+            limiter.answered()
         except (CallFailed, asyncio.CancelledError) as end:
             left = self._closing or not call.wanted
             if left and (call.began is None or (call.wanted and call.people)):
                 raise asyncio.CancelledError from None
-            failure = CANCELLED if left or not isinstance(end, CallFailed) else end
+            failure = CANCELLED if left or not isinstance(end, CallFailed) else limiter.weighed(end)
             reply = call.failed(failure, attempts.tried, attempts.partial)
         return self._ledger.finished(reply) if call.began is not None else reply
 

@@ -9,9 +9,10 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from mkevolve_core.llm.settings import ProviderSettings
-from mkevolve_core.llm.values import CallFailed, FailureKind
+from mkevolve_core.llm.values import RETRYABLE, CallFailed, FailureKind
 
 GROW_AFTER = 10  # successes
+IN_VAIN = 3  # calls in a row without an answer after all their tries: more would be spent on nothing
 MINUTE = 60.0
 
 
@@ -42,7 +43,7 @@ class Limiter:
         self._settings = settings
         self._clock, self._wall = clock, wall
         self._allowed = max(1, settings.max_parallel)
-        self._in_use, self._successes, self._round = 0, 0, 0
+        self._in_use, self._successes, self._round, self._in_vain = 0, 0, 0, 0
         self._starts: deque[float] = deque()
         self._queue: deque[object] = deque()
         self._bell = Bell()
@@ -96,6 +97,21 @@ class Limiter:
         """Every call would fail the same way: none is sent any more."""
         self.blocked = self.blocked or CallFailed(kind, sentence)
         self._bell.ring()
+
+    def answered(self) -> None:
+        """A call has come to its answer."""
+        self._in_vain = 0
+
+    def weighed(self, failure: CallFailed) -> CallFailed:
+        """What a call ends with that got no answer: its own trouble, or that the provider is down."""
+        if failure.kind not in RETRYABLE and failure.kind is not FailureKind.DEADLINE:
+            return failure
+        self._in_vain += 1
+        if self._in_vain < IN_VAIN:
+            return failure
+        sentence = f"{self._in_vain} calls in a row got no answer, the last: {failure.detail}"
+        self.block(FailureKind.DOWN, sentence)
+        return CallFailed(FailureKind.DOWN, sentence)
 
     def check(self) -> None:
         """Raises CallFailed once blocked."""

@@ -88,6 +88,7 @@ class FailureKind(StrEnum):
     CANCELLED = "cancelled"
     BUDGET = "budget"
     CONFIG = "config"
+    DOWN = "down"  # several calls in a row came to nothing, whatever each of them met
     REJECTED = "rejected"  # the mailbox: answers that could not be used, too often
 
 
@@ -110,6 +111,7 @@ BLOCKING = frozenset(
         FailureKind.NOT_FOUND,
         FailureKind.BAD_REQUEST,
         FailureKind.CONFIG,
+        FailureKind.DOWN,
     ]
 )
 

@@ -7,6 +7,7 @@ import pytest
 
 from mkevolve_core.agents.reviewer import LLMReviewer, is_quoted, numbered
 from mkevolve_core.domain import Outcome, Review, Verdict
+from mkevolve_core.errors import NoDraft
 from mkevolve_core.llm.values import Expects, FailureKind, Role, Stop
 from mkevolve_core.protocols import ReviewTask
 from tests.agents.tasks import CORRECT, FFN, PROMPTS, SUBKERNEL, answer, first_request, reply
@@ -170,12 +171,18 @@ def test_the_second_answer_may_clear():
     assert answer(work, again, said()).outcome is Outcome.CORRECT
 
 
-@pytest.mark.parametrize(("stop", "failure"), [(Stop.REFUSAL, None), (Stop.END, FailureKind.DEADLINE)])
+@pytest.mark.parametrize(("stop", "failure"), [(Stop.REFUSAL, None), (Stop.END, FailureKind.CONTEXT)])
 def test_a_reviewer_that_gives_no_answer_clears_nobody(stop, failure):
     work = review_of()
     with pytest.raises(StopIteration) as end:
         work.send(reply(first_request(work), "", stop, failure))
     assert end.value.value.outcome is Outcome.REVIEW
+
+
+def test_a_reviewer_that_cannot_be_reached_says_nothing_of_the_candidate():
+    work = review_of()
+    with pytest.raises(NoDraft, match="the server is gone"):
+        work.send(reply(first_request(work), failure=FailureKind.SERVER))
 
 
 @pytest.mark.parametrize("noise", [[1], "x", {"line": 1}, [{"line": None, "quote": 3}], None])

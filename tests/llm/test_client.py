@@ -94,6 +94,28 @@ def test_after_so_many_tries_it_fails_with_the_last_reason(tmp_path):
     assert len(provider.asked) == 3 and reply.cost == 0.0
 
 
+def test_after_several_calls_in_vain_a_provider_counts_as_down_and_is_asked_no_more(tmp_path):
+    settings = provider_settings(tries=1, max_parallel=1)
+    with client(Scripted(fails(FailureKind.SERVER, "503"), settings=settings), tmp_path) as calls:
+        for slot in "abcd":
+            calls.submit(request(slot))
+        kinds = {reply.slot: reply.failure for reply in (one_reply(calls) for _ in range(4))}
+    down = FailureKind.DOWN
+    assert kinds == {"a": FailureKind.SERVER, "b": FailureKind.SERVER, "c": down, "d": down}
+    assert calls.totals().amount.calls == 3
+
+
+def test_one_answer_in_between_and_a_provider_is_not_down(tmp_path):
+    steps = [fails(FailureKind.SERVER), fails(FailureKind.SERVER), says("fine"), fails(FailureKind.SERVER)]
+    settings = provider_settings(tries=1, max_parallel=1)
+    with client(Scripted(*steps, settings=settings), tmp_path) as calls:
+        for slot in "abcde":
+            calls.submit(request(slot))
+        kinds = [one_reply(calls).failure for _ in range(5)]
+    server = FailureKind.SERVER
+    assert kinds == [server, server, None, server, server]
+
+
 def test_a_server_is_waited_for_as_long_as_it_asks(tmp_path):
     with client(Scripted(fails(FailureKind.RATE_LIMIT, retry_after=0.3), says("fine")), tmp_path) as calls:
         calls.submit(request())

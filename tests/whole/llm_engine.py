@@ -43,6 +43,7 @@ kind = "anthropic"
 base_url = "{url}"
 key_env = "{key_env}"
 max_parallel = {parallel}
+tries = {tries}
 
 [providers.second]
 kind = "openai_chat"
@@ -122,14 +123,17 @@ class Workshop:
     sandbox: RememberingSandbox
     known: dict[str, Any] = field(default_factory=dict)
 
-    def start(self, name: str, url: str, settings: str = "", parallel: int = 4, **changes: Any) -> RunFolder:
+    def start(
+        self, name: str, url: str, settings: str = "", parallel: int = 4, tries: int = 5, **changes: Any
+    ) -> RunFolder:
         """A run that has not done anything yet; `changes` are those of its configuration."""
         config = build_config(
             "quick", {"device": "cpu", "cases": 1, "agents": "llm", "workers": 2, **changes}
         )
         folder = RunFolder.create(self.place / name, read_problem(PROBLEM), config, name)
         toml = self.place / f"{name}.toml"
-        toml.write_text(SETTINGS.format(url=url, key_env=KEY_ENV, parallel=parallel) + settings)
+        providers = SETTINGS.format(url=url, key_env=KEY_ENV, parallel=parallel, tries=tries)
+        toml.write_text(providers + settings)
         device, facts = self._facts(read_problem(PROBLEM))
         started = ev.RunStarted(
             name,

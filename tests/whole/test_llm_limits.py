@@ -61,7 +61,7 @@ def test_a_refused_key_parks_the_run_with_a_sentence_and_a_good_one_goes_on(work
         folder = workshop.start("refused", server.url, **SETTINGS)
         state = workshop.go_on(folder)
         assert state.phase is RunPhase.PARKED
-        assert state.phase_detail.startswith("the provider refuses: ")
+        assert state.phase_detail.startswith("the LLM cannot be asked: ")
         assert "401" in state.phase_detail
         assert KEY not in state.phase_detail
         fixed.set()
@@ -72,3 +72,28 @@ def test_a_refused_key_parks_the_run_with_a_sentence_and_a_good_one_goes_on(work
     assert again.spent.failed_calls > 0
     replayed, difference = workshop.replay(folder)
     assert (replayed.best, difference) == (again.best, "")
+
+
+def test_a_provider_that_is_down_parks_the_run_before_it_costs_the_budget(workshop, unlimited):
+    """And no subkernel is doubted since the reviewer could not be asked."""
+    up = threading.Event()
+
+    def script(seen: Seen) -> Planned:
+        if seen.slot == "review 2b#1 1" and seen.slot not in answered:
+            up.clear()
+        answered.add(seen.slot)
+        return AUTHOR(seen) if up.is_set() else Planned(fault=Fault(503, "Down for today."))
+
+    answered: set[str] = set()
+    up.set()
+    with FakeLLM(script, pace=0.001) as server:
+        folder = workshop.start("down", server.url, parallel=1, tries=1, **SETTINGS)
+        state = workshop.go_on(folder)
+        assert state.phase is RunPhase.PARKED
+        assert "Down for today." in state.phase_detail
+        assert state.candidates["2b#1"].review is None
+        up.set()
+        again = workshop.go_on(folder)
+    assert again.candidates["2b#1"].counts
+    assert all("Down for today" not in call.seen.prompt for call in server.calls)
+    assert again.finished == "iterations done"
