@@ -396,3 +396,29 @@ def test_a_call_that_is_asked_again_is_asked_in_the_same_words():
     assert [again[f"1#{n}"] for n in (2, 3, 4)] == [before[f"1#{n}"] for n in (2, 3, 4)]
     assert again["1#5"].hints == ("use tensor cores",)
     assert again["1#5"].baselines
+
+
+class UnreachableReviewer:
+    """Raises what `LLMReviewer` does where its call came to nothing."""
+
+    def review(self, task: ReviewTask) -> Conversation[Review]:
+        got = yield request(f"review {task.candidate_id} {task.round}")
+        if got.failure is not None:
+            raise NoDraft(got.detail)
+        return Review(Outcome.CORRECT, by=got.model)
+
+
+def test_a_review_that_could_not_be_had_is_asked_for_again_and_then_parks_the_run():
+    written = [reply(slot) for slot in all_slots(per_part=4)]
+    down = reply("review 1#2 1", failure=FailureKind.SERVER, detail="503")
+    reviews = [reply(f"review {slot} {n}") for n in (1, 2, 3) for slot in all_slots(per_part=4)]
+    for fails, phase in ((1, RunPhase.FINISHED), (2, RunPhase.PARKED)):
+        journal = MemoryJournal()
+        calls = calls_of([*written, *[down] * fails, *reviews])
+        engine_on(calls, journal, reviewer=UnreachableReviewer(), iterations=1).run()
+        state = fold(journal.read())
+        assert state.phase is phase
+        review = state.candidates["1#2"].review
+        assert (review is None) is (phase is RunPhase.PARKED)
+        assert review is None or review.outcome is Outcome.CORRECT
+    assert "503" in state.phase_detail

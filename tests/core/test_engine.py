@@ -107,6 +107,22 @@ def test_a_single_operation_that_cannot_be_split_stays():
     assert state.best is None
 
 
+def test_what_stays_whole_while_others_are_split_is_said_with_its_reason():
+    setup = Setup(
+        ids=("1", "2", "3"), beyond=("2", "3"), whole=("3",), changes={"period": 2, "iterations": 2}
+    )
+    setup.run()
+    (kept,) = setup.events(ev.DecompositionRejected)
+    assert (kept.cause, kept.reason) == (Cause.SPLIT, "3: 3 is a single operation")
+
+
+def test_the_best_set_knows_the_codebase_that_was_judged():
+    setup = Setup(changes={"iterations": 1})
+    state = setup.run()
+    assert state.best is not None
+    assert state.best.codebase_sha == state.evaluations[0].codebase_sha
+
+
 def test_total_fuse_when_parts_are_right_and_the_whole_is_wrong():
     setup = Setup(whole_wrong=True, changes={"period": 5})
     state = setup.run()
