@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,12 @@ from tests.whole import llm_engine
 
 @pytest.fixture(scope="session")
 def workshop(tmp_path_factory) -> Iterator[llm_engine.Workshop]:
-    with pytest.MonkeyPatch.context() as patch, llm_engine.workshop(tmp_path_factory.mktemp("llm")) as found:
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    memory = shared / "llm-memory.jsonl"
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        llm_engine.workshop(tmp_path_factory.mktemp("llm"), memory) as found,
+    ):
         patch.setenv(llm_engine.KEY_ENV, llm_engine.KEY)
         yield found

@@ -8,7 +8,8 @@ import multiprocessing
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from mkevolve_core import __main__ as composition
 from mkevolve_core import events as ev
 from mkevolve_core.codec import dumps, from_plain, to_plain
 from mkevolve_core.config import build_config
-from mkevolve_core.domain import Codebase, Policy, Problem, Verdict
+from mkevolve_core.domain import Codebase, Policy, Verdict
 from mkevolve_core.intake import inspect
 from mkevolve_core.llm.configuration import change_limits, mailbox_settings, read_llm
 from mkevolve_core.problem import read_problem
@@ -64,20 +65,31 @@ model = "gpt-6.1-sol"
 
 
 class Memory:
-    """What the judge and the checks found, for all runs here: they find the same for the same source."""
+    """What the judge and the checks found, for all runs and processes here: the same for the same source."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        lines = path.read_text().splitlines() if path.exists() else []
-        self._known: dict[str, Any] = dict(json.loads(line) for line in lines)
+        self.path = path
+        path.touch()
+        self._known: dict[str, Any] = {}
+        self._read = 0  # bytes
 
     def get(self, *what: str) -> Any:
+        if _sha(what) not in self._known:
+            self._catch_up()
         return self._known.get(_sha(what))
 
     def put(self, value: Any, *what: str) -> None:
         self._known[_sha(what)] = value
-        with self._path.open("a") as file:
-            file.write(json.dumps([_sha(what), value]) + "\n")
+        with self.path.open("ab", buffering=0) as file:
+            file.write((json.dumps([_sha(what), value]) + "\n").encode())
+
+    def _catch_up(self) -> None:
+        with self.path.open("rb") as file:
+            file.seek(self._read)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._read += len(whole)
+        self._known |= dict(json.loads(line) for line in whole.splitlines())
 
 
 def _sha(what: tuple[str, ...]) -> str:
@@ -98,17 +110,23 @@ class RememberingSandbox(LocalSandbox):
         return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class RememberingJudge:
-    judge_of: LocalJudge
+    """The real judge, and with it torch, is called in where nothing is remembered."""
+
+    sandbox: LocalSandbox
     memory: Memory
+
+    @cached_property
+    def real(self) -> LocalJudge:
+        return LocalJudge(self.sandbox)
 
     def judge(self, reference: str, candidate: Codebase, policy: Policy) -> Verdict:
         what = (reference, dumps(candidate), json.dumps(asdict(policy)))
         found = self.memory.get(*what)
         if found is not None:
             return from_plain(Verdict, found)
-        verdict = self.judge_of.judge(reference, candidate, policy)
+        verdict = self.real.judge(reference, candidate, policy)
         self.memory.put(to_plain(verdict), *what)
         return verdict
 
@@ -119,9 +137,8 @@ class Workshop:
 
     place: Path
     memory: Memory
-    memory_path: Path
     sandbox: RememberingSandbox
-    known: dict[str, Any] = field(default_factory=dict)
+    judge: RememberingJudge
 
     def start(
         self, name: str, url: str, settings: str = "", parallel: int = 4, tries: int = 5, **changes: Any
@@ -134,16 +151,9 @@ class Workshop:
         toml = self.place / f"{name}.toml"
         providers = SETTINGS.format(url=url, key_env=KEY_ENV, parallel=parallel, tries=tries)
         toml.write_text(providers + settings)
-        device, facts = self._facts(read_problem(PROBLEM))
-        started = ev.RunStarted(
-            name,
-            read_problem(PROBLEM),
-            config,
-            device.name,
-            device.versions,
-            hardware(device, config.target),
-            mailbox_settings() if config.agents == "mailbox" else read_llm(toml, {}),
-        )
+        llm = mailbox_settings() if config.agents == "mailbox" else read_llm(toml, {})
+        started = ev.RunStarted(name, read_problem(PROBLEM), config, **self._device(config.target), llm=llm)
+        facts = inspect(self.sandbox, read_problem(PROBLEM))
         with folder.lock():
             journal = folder.journal()
             journal.append(started)
@@ -153,7 +163,7 @@ class Workshop:
 
     def go_on(self, folder: RunFolder, **limits: float) -> RunState:
         """In this process, until it leaves; `limits` are new ones."""
-        return go_on(folder, self.sandbox, RememberingJudge(LocalJudge(self.sandbox), self.memory), **limits)
+        return go_on(folder, self.sandbox, self.judge, **limits)
 
     def replay(self, folder: RunFolder, loose: bool = False) -> tuple[RunState, str]:
         """As `mkevolve replay` does it, and where it differs from the recording. Raises ReplayError."""
@@ -170,22 +180,25 @@ class Workshop:
 
     def spawn(self, folder: RunFolder) -> BaseProcess:
         """In a process of its own, which begins at once: everything is imported there already."""
-        process = _PROCESSES.Process(target=_child, args=(str(folder.path), str(self.memory_path)))
+        process = _PROCESSES.Process(target=_child, args=(str(folder.path), str(self.memory.path)))
         process.start()
         return process
 
-    def _facts(self, problem: Problem) -> tuple[Any, Any]:
-        if not self.known:
-            self.known = {"device": device_facts(self.sandbox), "facts": inspect(self.sandbox, problem)}
-        return self.known["device"], self.known["facts"]
+    def _device(self, target: str) -> dict[str, Any]:
+        found = self.memory.get("device", target)
+        if found is None:
+            device = device_facts(self.sandbox)
+            known = hardware(device, target)
+            found = {"device": device.name, "versions": device.versions, "hardware": known}
+            self.memory.put(found, "device", target)
+        return found
 
 
 @contextmanager
-def workshop(place: Path) -> Iterator[Workshop]:
-    memory_path = place / "memory.jsonl"
+def workshop(place: Path, memory_path: Path) -> Iterator[Workshop]:
     memory = Memory(memory_path)
     with RememberingSandbox(memory) as sandbox:
-        yield Workshop(place, memory, memory_path, sandbox)
+        yield Workshop(place, memory, sandbox, RememberingJudge(sandbox, memory))
 
 
 def go_on(folder: RunFolder, sandbox: LocalSandbox, judge: Any, **limits: float) -> RunState:
@@ -210,4 +223,4 @@ def _signals_kept() -> Iterator[None]:
 def _child(folder: str, memory_path: str) -> None:
     run, memory = RunFolder(Path(folder)), Memory(Path(memory_path))
     with run.log_path.open("a") as log, redirect_stderr(log), RememberingSandbox(memory) as sandbox:
-        go_on(run, sandbox, RememberingJudge(LocalJudge(sandbox), memory))
+        go_on(run, sandbox, RememberingJudge(sandbox, memory))

@@ -42,6 +42,7 @@ AUTHOR = Author(
     },
     {"norm_linear": say.written(say.norm_linear_by_torch())},
 )
+SHORT = {"workers": 1, "calls": 3, "width": 1, "iterations": 2}  # until the first split
 PATIENCE = 60.0
 KEPT_SECONDS = 1.0  # a reply that is longer in the making is not one of its own: see `Attempts`
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from mkevolve_core.llm.fake import Fault, Planned, Seen
 from tests.whole import llm_replies as say
 from tests.whole.llm_script import Answer, Author
@@ -62,8 +60,10 @@ BY_SLOT: dict[str, Answer] = {
     "1a#3~1": _cut,
     "1a#3~2": _cut,
     "1a#5": Planned(fault=Fault(400, "prompt is too long: 250000 tokens > 200000 maximum")),
-    "1a#7": say.written(say.kernel("linear_gelu_norm", 1)),  # the same text as 1a#1
+    "1a#6": say.written(say.kernel("linear_gelu_norm", 4)),  # the same text as 1a#4
+    "1a#7": say.written(say.kernel("linear_gelu_norm", 1)),  # and as 1a#1
     "1a#8": say.REFUSED,
+    "1a#9": say.written(say.kernel("linear_gelu_norm", 4)),
     # The end: another model does better in one part than in the other; the first whole file is wrong.
     "2b#5": say.written(say.wrong("linear")),
     "3#8": say.REFUSED,
@@ -72,8 +72,3 @@ BY_SLOT: dict[str, Answer] = {
 }
 
 AUTHOR = Author(BY_SLOT)
-
-
-def hurried(answer: Answer) -> Answer:
-    """Without the drip."""
-    return replace(answer, drip=0.0) if isinstance(answer, Planned) else answer

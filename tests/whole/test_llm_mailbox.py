@@ -12,6 +12,7 @@ from mkevolve_core import events as ev
 from mkevolve_core.config import answerer_environment
 from mkevolve_core.domain import RunPhase
 from mkevolve_core.llm.mailbox.answerer import Answerer, answer_by_command
+from store.pack import pack, unpack
 from store.run_folder import RunFolder, find_run
 
 COMMAND = f"{sys.executable} {Path(__file__).with_name('llm_answering.py')}"
@@ -37,9 +38,7 @@ def parked(workshop) -> RunFolder:
 
 def test_a_parked_run_is_packed_answered_elsewhere_and_goes_on_to_its_end(workshop, parked, tmp_path):
     packed, there = tmp_path / "run.tar.gz", tmp_path / "there"
-    mkevolve("pack", parked.run_id, "--runs-dir", str(parked.path.parent), "-o", str(packed))
-    mkevolve("unpack", str(packed), "--runs-dir", str(there))
-    folder = find_run(there, parked.run_id)
+    folder = find_run(there, unpack(pack(parked, packed), there))
     place = ("--runs-dir", str(there), "--who", "a colleague")
     assert mkevolve("answer", folder.run_id, "--command", COMMAND, *place).splitlines()[-1] == "1 answered"
     state = workshop.go_on(folder)
