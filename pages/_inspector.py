@@ -152,7 +152,7 @@ def _sentence(state: RunState, name: str) -> str:
     seen = state.candidates[name]
     one, found = seen.candidate, seen.verdict
     told = f"{one.candidate_id} by {one.author}" + (f", from {one.parent_id}" if one.parent_id else "")
-    told += f": {one.note}" if one.note else ""
+    told += f": {one.note.rstrip('.')}" if one.note else ""
     if found is None:
         return f"{told}. Not judged yet."
     why = f", {found.detail}" if found.detail else ""

@@ -25,8 +25,8 @@ def shipped() -> tuple[Recording, ...]:
 
 
 def offer() -> None:
-    """A button for each recording; nothing where none is shipped."""
-    for one in shipped():
+    """A button for the first recording; nothing where none is shipped. The command line knows the others."""
+    for one in shipped()[:1]:
         pressed = st.button(
             "Watch a recorded run",
             icon=":material/replay:",

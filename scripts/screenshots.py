@@ -1,4 +1,4 @@
-"""Takes the pictures of docs/images from a real run, started from the page: four minutes on two cores.
+"""Takes the pictures of docs/images from the page: New run, and the shipped recording being played.
 
     .venv/bin/python -m scripts.screenshots [RUNS_DIR]
 
@@ -28,25 +28,26 @@ RUN_SECONDS = 900.0
 
 
 def main(runs_dir: Path) -> None:
-    """docs/images/{new-run,live-light,live-dark}.png."""
+    """docs/images/{new-run,live-light,live-dark,prompts}.png."""
     IMAGES.mkdir(parents=True, exist_ok=True)
     with web.chromium() as browser, web.server(runs_dir) as address, stopped_at_the_end(runs_dir):
         with web.opened(browser, f"{address}/new_run") as page:
             start(page)
         (run,) = list_runs(runs_dir)
-        web.eventually(lambda: fused_and_judged(run) is not None, RUN_SECONDS)
+        web.eventually(lambda: run.state().finished is not None, RUN_SECONDS)
+        prompts(browser, f"{address}/live?run={run.run_id}&node=3a&it=4&tab=Prompts")
         for scheme in ("light", "dark"):
             live(browser, f"{address}/live?run={run.run_id}", run, scheme)
 
 
 def start(page: Page) -> None:
-    """The form as it opens, with the sample that needs every step; then the run."""
+    """The form as it opens, with the sample that needs every step; then the recorded run."""
     expect(page.get_by_text("✓ Model")).to_be_visible()
     page.get_by_role("combobox", name="Sample problem").click()
     page.get_by_role("option", name=SAMPLE).click()
     expect(page.get_by_text("24 kernel-writing calls")).to_be_visible()
     keep(page, "new-run")
-    page.get_by_role("button", name="Start run").click()
+    page.get_by_role("button", name="Watch a recorded run").click()
     page.locator("[role=treeitem]").first.wait_for(timeout=RUN_SECONDS * 1000)
 
 
@@ -65,6 +66,17 @@ def live(browser: Browser, url: str, run: RunFolder, scheme: str) -> None:
         expect(web.inspector(page)).to_contain_text("@triton.jit")
         page.wait_for_timeout(3000)  # fonts, colours of the code, one more tick
         keep(page, f"live-{scheme}")
+
+
+def prompts(browser: Browser, url: str) -> None:
+    with web.opened(browser, url) as page:
+        web.wait_for_pictures(page)
+        page.get_by_text("Prompts", exact=True).first.click()
+        page.wait_for_timeout(3000)
+        web.inspector(page).scroll_into_view_if_needed()
+        page.mouse.wheel(0, 500)
+        page.wait_for_timeout(1000)
+        keep(page, "prompts")
 
 
 def keep(page: Page, name: str) -> None:
