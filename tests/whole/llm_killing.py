@@ -168,7 +168,8 @@ def decided(state: RunState) -> dict[str, Any]:
         "evaluations": [(e.iteration, e.after, e.chosen, e.missing) for e in state.evaluations],
         "best": best,
         "postfused": [(one.source_sha, one.verdict and one.verdict.outcome) for one in state.postfused],
-        "calls": (spent.calls, spent.other_calls, spent.by_role, spent.tokens_in, spent.tokens_out),
+        "calls": (spent.calls, spent.other_calls, spent.by_role),
+        "tokens": (spent.tokens_in, spent.tokens_out),
         "finished": state.finished,
     }
 

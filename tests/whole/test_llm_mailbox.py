@@ -52,3 +52,4 @@ def test_a_parked_run_is_packed_answered_elsewhere_and_goes_on_to_its_end(worksh
     assert state.spent.by_role == {"generate": 1, "review": 3}
     told = [e.event.slot for e in folder.journal().read() if isinstance(e.event, ev.LLMCalled)]
     assert told == ["1#1", "review 1#1 1", "review 1#1 2", "review 1#1 3"]
+    assert workshop.replay(folder)[1] == ""
