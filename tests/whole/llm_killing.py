@@ -122,6 +122,7 @@ def key_of(call: Call) -> Key:
 class Killed:
     """A run that was killed and gone on with."""
 
+    folder: RunFolder
     state: RunState
     entries: tuple[ev.Entry, ...]
     kept: frozenset[Key]  # over and in the ledger when the engine was dead
@@ -148,7 +149,7 @@ def killed(workshop: Workshop, name: str, author: Script, number: int, when: Whe
         again.join(PATIENCE)
         assert again.exitcode == 0, folder.log_path.read_text()[-2000:]
         second = tuple(server.calls)[len(first) :]
-    return Killed(folder.state(), tuple(folder.journal().read()), kept, under_way, first, second)
+    return Killed(folder, folder.state(), tuple(folder.journal().read()), kept, under_way, first, second)
 
 
 # ------------------------------------------------------------------------- what must be the same

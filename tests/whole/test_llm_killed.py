@@ -70,6 +70,7 @@ def survives(workshop, kept: Unharmed, number: int, when: When, parallel: int = 
     # and one more may have waited between two attempts of its own.
     assert again.asked_twice <= again.under_way, name
     assert len(again.under_way) <= parallel + 1, name
+    assert workshop.replay(again.folder)[1] == "", name
 
 
 @pytest.mark.parametrize(
