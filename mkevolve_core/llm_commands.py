@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,7 @@ def add(cli: typer.Typer, mailbox_of: Callable[[str, Path | None], Path]) -> Non
         """List a run's open requests, print one, hand in an answer, or let a command answer them all."""
         mailbox, who = mailbox_of(run, runs_dir), who or user_name()
         if command:
+            signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends the command too
             answerer = Answerer(command, answerer_environment(), who, model)
             count = answer_by_command(mailbox, answerer, out, once=once, follow=follow)
             out(f"{count} answered")
