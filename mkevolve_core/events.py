@@ -175,6 +175,7 @@ class VerdictReached:
 class CandidateReviewed:
     candidate_id: str
     review: Review
+    round: int = 0  # 1 after the verdict, 2 before it was accepted, 3 at the end; 0: not said
 
 
 @dataclass(frozen=True, slots=True)

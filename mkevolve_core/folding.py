@@ -231,7 +231,8 @@ def _(event: ev.VerdictReached, state: RunState) -> RunState:
 
 @_apply.register
 def _(event: ev.CandidateReviewed, state: RunState) -> RunState:
-    state = _candidate(state, event.candidate_id, review=event.review)
+    rounds = (*state.candidates[event.candidate_id].rounds, event.round)
+    state = _candidate(state, event.candidate_id, review=event.review, rounds=rounds)
     return _without(state, event.candidate_id)
 
 

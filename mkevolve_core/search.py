@@ -129,7 +129,7 @@ class Search:
         if one.candidate.author == PYTORCH:
             return True
         review = self.review(self._review_task(one, round_))
-        self._run.record(ev.CandidateReviewed(one.candidate.candidate_id, review))
+        self._tell_review(one.candidate.candidate_id, review, round_)
         return review.outcome is Outcome.CORRECT
 
     def review(self, task: ReviewTask) -> Review:
@@ -226,11 +226,17 @@ class Search:
             return
         subproblem_id = _part_of(finished.name)
         wanted = self._to_accept(subproblem_id)
-        self._run.record(ev.CandidateReviewed(name, finished.value), within=WRITING_SECONDS)
+        self._tell_review(name, finished.value, _round_of(finished.name))
         if _round_of(finished.name) == BEFORE_ACCEPTING and wanted is not None:
             passed = finished.value.outcome is Outcome.CORRECT
             if passed and wanted.candidate.candidate_id == name and self._part(subproblem_id).alive:
                 self._run.record(ev.SubkernelAccepted(subproblem_id, name))
+
+    def _tell_review(self, name: str, review: Review, round_: int) -> None:
+        """Once a round: a run that was cut off before it could act on a review is given the same again."""
+        one = self._run.state.candidates[name]
+        if round_ not in one.rounds or one.review != review:
+            self._run.record(ev.CandidateReviewed(name, review, round_), within=WRITING_SECONDS)
 
     def _decline(self, subproblem_id: str, reason: str) -> None:
         """The writer has nothing more to say: calls that are left are given up, drafts to come ignored."""

@@ -27,6 +27,7 @@ class CandidateState:
     candidate: Candidate
     verdict: Verdict | None = None
     review: Review | None = None
+    rounds: tuple[int, ...] = ()  # of reviews, as they came
     rejected: str | None = None  # why the engineer struck it out
 
     @property

@@ -422,3 +422,24 @@ def test_a_review_that_could_not_be_had_is_asked_for_again_and_then_parks_the_ru
         assert (review is None) is (phase is RunPhase.PARKED)
         assert review is None or review.outcome is Outcome.CORRECT
     assert "503" in state.phase_detail
+
+
+def test_a_review_that_was_not_acted_upon_is_told_once():
+    replies = [reply(slot) for slot in all_slots()]
+    whole = MemoryJournal()
+    engine_on(calls_of(replies), whole).run()
+    entries = list(whole.read())
+    cuts = [
+        n
+        for n, e in enumerate(entries, 1)
+        if isinstance(e.event, ev.CandidateReviewed) and e.event.round == 2
+    ]
+    assert cuts
+    for cut in cuts:
+        journal = MemoryJournal()
+        for entry in entries[:cut]:
+            journal.append(entry.event)
+        engine_on(calls_of(replies), journal).run()
+        told = [e.event for e in journal.read() if isinstance(e.event, ev.CandidateReviewed)]
+        assert len({(one.candidate_id, one.round) for one in told}) == len(told)
+        assert fold(journal.read()).best == fold(whole.read()).best
