@@ -15,27 +15,10 @@ from mkevolve_core.protocols import Agents, Sandbox
 from mkevolve_core.run import Run
 from mkevolve_core.state import RunState
 from mkevolve_core.tasks import revise_task
-from mkevolve_core.whole import whole_problem
+from mkevolve_core.whole import whole_problem, whole_top_level
 
 WHOLE_ON_PURPOSE = "the whole module is searched, as set"
 REVISION_SECONDS = 600.0  # the promise while an agent and the checks are at work
-
-TOTAL_TOP_LEVEL = '''\
-"""The whole problem as one subproblem."""
-
-import torch.nn as nn
-
-from subkernel_problems.{name} import Model as Whole
-
-
-class ModelNew(nn.Module):
-    def __init__(self, *args, **kwargs):
-        super().__init__()
-        self.whole = Whole(*args, **kwargs)
-
-    def forward(self, *args, **kwargs):
-        return self.whole(*args, **kwargs)
-'''
 
 
 class Topology:
@@ -197,8 +180,7 @@ class Topology:
         problem = self._problem()
         whole = Subproblem(TOTAL, problem.name, "The whole problem", problem.source, parents=before.ids)
         number = self._run.state.topologies + 1
-        top_level = TOTAL_TOP_LEVEL.format(name=problem.name)
-        after = Decomposition(f"d{number}", Cause.TOTAL_FUSE, (whole,), top_level)
+        after = Decomposition(f"d{number}", Cause.TOTAL_FUSE, (whole,), whole_top_level(problem.name))
         report = check(self._sandbox, problem, after)
         self._adopt(before, with_report(after, report), None)
 

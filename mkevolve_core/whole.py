@@ -25,11 +25,15 @@ class ModelNew(nn.Module):
 '''
 
 
+def whole_top_level(name: str) -> str:
+    """Source of the top-level module of a decomposition into `name` alone."""
+    return _TOP_LEVEL.format(name=name)
+
+
 def whole_problem(sandbox: Sandbox, problem: Problem, reason: str) -> Decomposition:
     """`reason`: why it was not decomposed. Raises ProblemError where the problem itself does not run."""
     only = Subproblem("1", problem.name, "The whole problem", problem.source)
-    top_level = _TOP_LEVEL.format(name=problem.name)
-    whole = Decomposition("d1", Cause.INITIAL, (only,), top_level, fallback=reason)
+    whole = Decomposition("d1", Cause.INITIAL, (only,), whole_top_level(problem.name), fallback=reason)
     report = check(sandbox, problem, whole)
     if report.max_error is None:
         raise ProblemError(f"{problem.name} cannot be run: {'; '.join(report.findings) or reason}.")

@@ -4,7 +4,7 @@ import pytest
 
 from mkevolve_core.domain import Cause, Decomposition, Subproblem
 from mkevolve_core.errors import AgentDeclined
-from mkevolve_core.topology import TOTAL_TOP_LEVEL
+from mkevolve_core.whole import whole_top_level
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_several_targets_are_split_in_one_revision(decompose, split, adopt, samp
 
 def test_the_whole_problem_can_be_split(split, adopt, vision_transformer):
     whole = Subproblem("0", vision_transformer.name, "The whole problem", vision_transformer.source)
-    top = TOTAL_TOP_LEVEL.format(name=vision_transformer.name)
+    top = whole_top_level(vision_transformer.name)
     pairs = tuple((f"whole.{n}", n) for n in ("cls_token", "conv1.weight", "conv1.bias"))
     total = Decomposition("d3", Cause.TOTAL_FUSE, (whole,), top, pairs)
     names = adopt(vision_transformer, _without_map(split(vision_transformer, total, ("0",))))
