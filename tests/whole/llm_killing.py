@@ -170,7 +170,6 @@ def decided(state: RunState) -> dict[str, Any]:
         "best": best,
         "postfused": [(one.source_sha, one.verdict and one.verdict.outcome) for one in state.postfused],
         "calls": (spent.calls, spent.other_calls, spent.by_role),
-        "tokens": (spent.tokens_in, spent.tokens_out),
         "finished": state.finished,
     }
 
